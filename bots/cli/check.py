@@ -25,7 +25,13 @@ from bots.cli.probes import (
     make_remote_probes,
     run_probe,
 )
-from bots.cli.stored_state import check_accounts, check_journal, check_moves, check_passages
+from bots.cli.stored_state import (
+    check_accounts,
+    check_journal,
+    check_left_journal,
+    check_moves,
+    check_passages,
+)
 from bots.common.open_storage import open_existing_database
 from bots.common.terminal import make_console, print_json
 from bots.daemon.adapters import find_port_conflicts, find_token_conflicts
@@ -120,7 +126,7 @@ async def check(
     source_checks = [_check_source(name, source, settings.data_dir) for name, source in settings.sources.items()]
     findings = [await asyncio.to_thread(_check_data_dir, settings.data_dir)]
     journal_finding = await check_journal(settings)
-    findings += [journal_finding, *_check_git_command(settings)]
+    findings += [journal_finding, *check_left_journal(settings), *_check_git_command(settings)]
     findings += await asyncio.gather(*source_checks)
     findings += _check_agents(settings)
     findings += await check_passages(settings)

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 # The names in a simulated group may be those of people.
 KEPT_GROUPS = "a group that `kimas chat --group --keep FOLDER` keeps is no part of the journal: delete FOLDER/group.db"
 
+# Nobody is forgotten there any more, and nothing is removed when its time has come.
+LEFT_COPY = "{place} still has everything that people wrote: delete it as soon as you do not need it any more"
+
 JournalKind = Literal["postgresql", "sqlite"]
 
 
@@ -32,6 +35,8 @@ async def copy_journal(settings: Settings, target_kind: JournalKind, *, as_json:
     """
     if not settings.journal.url:
         raise UsageError("journal.url is not set: it names the PostgreSQL database, docs/scale.md says how")
+    from core.storage.opening import JOURNAL_NAME
+
     await asyncio.to_thread(make_data_dir, settings.data_dir)
     with daemon_lock(settings.data_dir):
         counts = await _copy_between(settings, target_kind)
@@ -42,6 +47,8 @@ async def copy_journal(settings: Settings, target_kind: JournalKind, *, as_json:
     out.print(", ".join(f"{name}: {pluralize(count, 'row')}" for name, count in counts.items()), markup=False)
     if target_kind == "sqlite":
         out.print("to use it, remove journal.url", markup=False)
+    left = settings.journal.url if target_kind == "sqlite" else settings.data_dir / JOURNAL_NAME
+    out.print(LEFT_COPY.format(place=left), markup=False, soft_wrap=True)
     return 0
 
 

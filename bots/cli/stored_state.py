@@ -32,6 +32,11 @@ UNKNOWN_AUDIENCES = (
 )
 
 
+LEFT_JOURNAL = (
+    "{path} is from before journal.url was set, and still has the words of who was forgotten since: delete it"
+)
+
+
 async def check_taught_answers(settings: Settings, database: Database | None) -> Finding | None:
     """Return a warning if taught answers wait until somebody says who may see them."""
     knows = Audiences.from_settings(settings).knows
@@ -51,6 +56,16 @@ async def check_moves(settings: Settings) -> list[Finding]:
         for former, chat in moves.items()
         for source in find_sources_for(audiences, former)
     ]
+
+
+def check_left_journal(settings: Settings) -> list[Finding]:
+    """Return a warning for a file from before the journal was on a server: nothing is removed from it any more."""
+    path = settings.data_dir / JOURNAL_NAME
+    return (
+        [Finding("warning", "journal", LEFT_JOURNAL.format(path=path))]
+        if settings.journal.url and path.exists()
+        else []
+    )
 
 
 async def check_journal(settings: Settings) -> Finding:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -31,6 +31,8 @@ from core.observability.logs import get_logger
 from core.ports import MessageHandler
 from core.runtime.tasks import task_group
 from core.types import Message
+from knowledge.connectors.discord import find_view, shows_channels
+from knowledge.web.values import as_mappings
 
 if TYPE_CHECKING:
     from bots.discord.client import DiscordClient
@@ -61,8 +63,10 @@ class ChannelState:
         self._now = now or (lambda: datetime.now(UTC))
         self._locations: dict[str, Location] = {}
         self._roles: dict[str, frozenset[str]] = {}
-        # Of channels, threads and roles, by id.
-        self.names: dict[str, str] = {}
+        self._titles: dict[str, str] = {}
+        # Of roles, and of the channels and threads that all members of a server see, by server and id.
+        self._names = defaultdict[str, dict[str, str]](dict)
+        self._shows_channels: dict[str, bool] = {}
         self._last_read: dict[str, int] = {}
         self._private_channels: set[str] = set()
         self._first_run_id = 0
@@ -79,14 +83,32 @@ class ChannelState:
         """Note a channel or thread and return its location. Raises `KeyError` for a malformed channel."""
         location = to_location({"guild_id": guild_id, **channel})
         self._locations[location.channel] = location
+        names = self._names[location.guild]
+        names.pop(location.channel, None)
         if channel.get("name"):
-            self.names[location.channel] = str(channel["name"])
+            self._titles[location.channel] = str(channel["name"])
+            if self._is_shown(channel, location):
+                names[location.channel] = str(channel["name"])
         return location
+
+    def _is_shown(self, channel: Mapping[str, Any], location: Location) -> bool:
+        """Return whether all members of a server see a channel: Discord lists hidden ones to us as well."""
+        if location.thread:
+            return not location.is_private_thread and location.chat in self._names[location.guild]
+        is_shown = find_view(channel, location.guild)
+        return self._shows_channels.get(location.guild, True) if is_shown is None else is_shown
+
+    def get_names(self, location: Location) -> Mapping[str, str]:
+        """Return the names that may be told where a message was written, by id: its own chat's, and those for all."""
+        own = {location.chat: self._titles[location.chat]} if location.chat in self._titles else {}
+        return {**self._names[location.guild], **own}
 
     def remove_channel(self, channel_id: str) -> None:
         """Note that a channel or thread is gone."""
-        self._locations.pop(channel_id, None)
-        self.names.pop(channel_id, None)
+        location = self._locations.pop(channel_id, None)
+        self._titles.pop(channel_id, None)
+        if location:
+            self._names[location.guild].pop(channel_id, None)
 
     def add_guild(self, guild: Mapping[str, Any]) -> list[tuple[Location, int]]:
         """Note a server with its channels; return those with messages, each with the id of the last message."""
@@ -95,8 +117,9 @@ class ChannelState:
             role for role in guild.get("roles") or () if (role.get("tags") or {}).get("bot_id") == self._bot_id
         )
         self._roles[guild_id] = frozenset(str(role["id"]) for role in own_roles)
+        self._shows_channels[guild_id] = shows_channels(as_mappings(guild.get("roles")), guild_id)
         for role in guild.get("roles") or ():
-            self.names[str(role["id"])] = str(role.get("name") or "role").removeprefix("@")
+            self._names[guild_id][str(role["id"])] = str(role.get("name") or "role").removeprefix("@")
         last_messages: list[tuple[Location, int]] = []
         for channel in (*(guild.get("channels") or ()), *(guild.get("threads") or ())):
             location = self.update_channel(channel, guild_id)
@@ -280,12 +303,15 @@ class EventReader:
         except PlatformError as error:
             _log.debug("discord.thread_start_not_read", thread=location.thread, error=str(error))
             return message
-        reader = Reader(self.channel_state.me.id, names=self.channel_state.names)
+        reader = Reader(self.channel_state.me.id, names=self.channel_state.get_names(location))
+        author_id = str((start.get("author") or {}).get("id") or "")
+        own_ids = ("", self.channel_state.me.id, message.author_id)
         pictures = select_readable(get_attachments(start))
         return replace(
             message,
             quoted=reader.get_visible_text(start),
-            quotes_bot=(start.get("author") or {}).get("id") == self.channel_state.me.id,
+            quotes_bot=author_id == self.channel_state.me.id,
+            quoted_authors=() if author_id in own_ids else (author_id,),
             attachments=message.attachments or pictures,
         )
 
@@ -306,7 +332,7 @@ class EventReader:
                 self.channel_state.me,
                 location,
                 roles=roles,
-                names=self.channel_state.names,
+                names=self.channel_state.get_names(location),
                 follow_threads=self.follow_threads,
                 edited=edited,
                 include_bots=include_bots,

@@ -11,6 +11,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from core.errors import EmbeddingError, EndpointError, ModelError, ReplyCut, ServiceError
+from core.llm.echoes import cut_repeated
 from core.llm.recordings import Recording
 from core.llm.refusals import Refusal, RefusedParameters, is_about_context, read_refusal
 from core.llm.responses import WEB_PAGE, is_web_page, read_body, read_reply, shorten_error
@@ -40,6 +41,7 @@ _log = get_logger(__name__)
 
 # The client requires a key; local servers do not.
 PLACEHOLDER_API_KEY = "none"
+NOTHING_TOLD: Mapping[str, Any] = {}
 # A server names one refused parameter at a time.
 MAX_REFUSALS = 5
 # Servers make a grammar of these, and some end over it. Once may be the network's fault.
@@ -138,7 +140,7 @@ class OpenAIClient:
         is_closed = False
         self._active_streams += 1
         try:
-            with self._map_errors(ModelError, model):
+            with self._map_errors(ModelError, model, body):
                 async with aclosing(await self._post(client, CHAT_COMPLETIONS_PATH, body)) as response:
                     async for chunk in self._read_stream(response, decoder):
                         yield chunk
@@ -158,7 +160,7 @@ class OpenAIClient:
                 events=len(decoder.unreadable),
                 first=decoder.unreadable[0],
             )
-        self._check_ending(decoder, model, is_closed=is_closed)
+        self._check_ending(decoder, request, is_closed=is_closed)
 
     async def _read_stream(self, response: Response, decoder: ChatStreamDecoder) -> AsyncGenerator[StreamChunk]:
         byte_stream = response.aiter_bytes()
@@ -178,12 +180,12 @@ class OpenAIClient:
         if not (decoder.has_begun or decoder.reason or decoder.is_done) and is_web_page(response):
             raise InvalidReplyError(WEB_PAGE)
 
-    def _check_ending(self, decoder: ChatStreamDecoder, model: object, *, is_closed: bool) -> None:
+    def _check_ending(self, decoder: ChatStreamDecoder, request: Mapping[str, Any], *, is_closed: bool) -> None:
         """Raise `ModelError` unless the reply is complete, with what the provider said of its end."""
         ending = decoder.ending(is_closed=is_closed)
         if ending is Ending.COMPLETE:
             return
-        prefix = f"{self.base_url}: the reply of {model}"
+        prefix = f"{self.base_url}: the reply of {request.get('model')}"
         said = f"finish reason {decoder.reason}"
         if ending is Ending.LIMIT:
             raise ReplyCut(f"{prefix} was cut at the limit of its length ({said}); max_tokens raises it")
@@ -192,6 +194,7 @@ class OpenAIClient:
         if ending is Ending.FAILURE:
             raise ModelError(f"{prefix} was broken off by the provider ({said})")
         cause = decoder.words or (decoder.unreadable[0] if decoder.unreadable and not decoder.has_begun else "")
+        cause = cut_repeated(cause, request)
         raise ModelError(f"{prefix} broke off before its end{': ' * bool(cause)}{cause}")
 
     async def _pause_reading(self, decoder: ChatStreamDecoder) -> None:
@@ -284,7 +287,7 @@ class OpenAIClient:
         """
         client = await self._client()
         model = request.get("model")
-        with self._map_errors(ModelError, model):
+        with self._map_errors(ModelError, model, request):
             response = await self._post(client, CHAT_COMPLETIONS_PATH, request)
             content = await read_body(response, MAX_COMPLETION_BYTES)
             if not content.lstrip().startswith(EVENT_STREAM_BEGINNINGS):
@@ -294,7 +297,7 @@ class OpenAIClient:
                 return completion
             decoder = ChatStreamDecoder()
             chunks = [*decoder.feed(content), *decoder.flush()]
-        self._check_ending(decoder, model, is_closed=True)
+        self._check_ending(decoder, request, is_closed=True)
         counts = next((chunk for chunk in reversed(chunks) if not chunk.events), StreamChunk())
         return StreamChunk("".join(chunk.text for chunk in chunks), counts.prompt_tokens, counts.completion_tokens)
 
@@ -322,7 +325,7 @@ class OpenAIClient:
         client = await self._client()
         max_numbers = MAX_DIMENSION * len(texts)
         body = {"model": model, "input": list(texts), "encoding_format": "base64", **(fields or {})}
-        with self._map_errors(EmbeddingError, model):
+        with self._map_errors(EmbeddingError, model, body):
             response = await self._post(client, EMBEDDINGS_PATH, body)
             content = await read_body(response, max_numbers * MAX_NUMBER_BYTES)
             vectors = await read_reply(response, content, parse_embeddings, max_numbers)
@@ -337,7 +340,7 @@ class OpenAIClient:
         """
         client = await self._client()
         body = {"input": text, **({"model": model} if model else {})}
-        with self._map_errors(ModelError, model or "moderation"):
+        with self._map_errors(ModelError, model or "moderation", body):
             response = await self._send(client, MODERATIONS_PATH, body)
             return await read_reply(response, await read_body(response, MAX_COMPLETION_BYTES), parse_moderation)
 
@@ -360,9 +363,13 @@ class OpenAIClient:
             with suppress(ServiceError):
                 await (await self._client()).close()
 
-    def _describe(self, refusal: Refusal) -> str:
-        """Return what a refusal says, and the way out where it is clear. Some providers repeat the key."""
-        words = refusal.words.replace(self._api_key, "***") if self._api_key else refusal.words
+    def _describe(self, refusal: Refusal, request: Mapping[str, Any]) -> str:
+        """Return what a refusal says, and the way out where it is clear.
+
+        Some providers repeat the key, others what they were told.
+        """
+        words = cut_repeated(refusal.words, request)
+        words = words.replace(self._api_key, "***") if self._api_key else words
         hint = ""
         if refusal.status == 401:
             hint = (
@@ -373,7 +380,10 @@ class OpenAIClient:
         return f"{hint}status {refusal.status}: {words}".removesuffix(": ")
 
     @contextmanager
-    def _map_errors(self, error_class: type[EndpointError], model: object) -> Iterator[None]:
+    def _map_errors(
+        self, error_class: type[EndpointError], model: object, request: Mapping[str, Any] = NOTHING_TOLD
+    ) -> Iterator[None]:
+        """Raise the errors of the block as ours, in which nothing stands of what people said in the `request`."""
         import aiohttp
         import httpx2
         import openai
@@ -383,10 +393,11 @@ class OpenAIClient:
             yield
         except openai.APIStatusError as error:
             refusal = _read_refusal(error)
-            message = f"{prefix}: {self._describe(refusal)}"
+            message = f"{prefix}: {self._describe(refusal, request)}"
             raise error_class(message, status=refusal.status, retry_after=refusal.retry_after) from error
         except InvalidReplyError as error:
-            reply_error = error_class(f"{prefix} sent {str(error)[:300]}", status=error.status)
+            said = cut_repeated(str(error)[:300], request)
+            reply_error = error_class(f"{prefix} sent {said}", status=error.status)
             reply_error.is_unusable = True
             raise reply_error from error
         except (openai.APIConnectionError, httpx2.TransportError, aiohttp.ClientError) as error:

@@ -319,7 +319,8 @@ class Handler:
         is_public = delivery.is_notice or delivery.is_approved or delivery.has_begun
         delivery.is_draft = is_draft = self._drafts.takes(message) and not is_public
         if reason := decision.reason or await self._find_block(message, decision, is_draft=is_draft):
-            _log.debug("message.silent", reason=str(reason))
+            # Without the values: a model's opinion has words of the message.
+            _log.debug("message.silent", reason=reason.reason.name)
             # A model may have said why, when it saw more than may be told of now.
             labels = delivery.visible_labels | self._permissions.visible_labels(message)
             await self._journal.mark_skipped(message, reason, labels)

@@ -58,11 +58,11 @@ if TYPE_CHECKING:
 FINISHED_STATES = ("answered", "failed", "silent")
 # The personal columns of a message: words, names, numbers, and the answer with its evidence.
 PERSONAL_COLUMNS = ("author_id", "author", "text", "quoted", "reply")
-# Why there was no answer stays, but not the values of a reason: a model's opinion of the message, or words of it. Why a
-# command failed may repeat what was typed behind it.
+# Why there was no answer stays, but not the values of a reason: a model's opinion of the message, or words of it. Why
+# something failed may repeat anything that was typed, or that a service was told.
 _CONSTANT_PARTS = sorted({reason.text.partition("{")[0] for reason in SkipReason} - {""}, key=len, reverse=True)
 _ERASED_REASON = case(
-    (and_(messages.c.state == "failed", messages.c.command.not_in(ASK_COMMANDS)), ""),
+    (messages.c.state == "failed", ""),
     *((messages.c.reason.startswith(part, autoescape=True), part.rstrip(" :(")) for part in _CONSTANT_PARTS),
     else_=messages.c.reason,
 )
@@ -112,6 +112,7 @@ _COPY_COLUMNS = (
     "reply",
     "trace",
     "state",
+    "reason",
     "delivery",
 )
 _WITHOUT_PERSON = dict.fromkeys(("chat", "author_id", "question_id"), "")
@@ -205,6 +206,8 @@ async def _erase_rows(connection: AsyncConnection, place: Mapping[str, str], aut
     author's words; so do the traces of it.
     """
     by_person = {**place, "author_id": author_id}
+    # As long as it is known whose words others have brought.
+    await _erase_lessons(connection, place, author_id)
     await _erase_cached(connection, by_person)
     # Before the drafts: what was asked about them is known by their words.
     await _erase_copies(connection, place, author_id)
@@ -228,9 +231,17 @@ async def _erase_rows(connection: AsyncConnection, place: Mapping[str, str], aut
         .where(is_finished, messages.c.id.contains(author_id, autoescape=True))
     )
     result = await connection.execute(update(messages).filter_by(**by_person).where(is_finished).values(ERASED_VALUES))
-    columns = taught_answers.c
     await connection.execute(delete(feedback).filter_by(**place, author_id=author_id))
-    is_involved = or_(columns.asked_by == author_id, columns.taught_by == author_id)
+    return result.rowcount
+
+
+async def _erase_lessons(connection: AsyncConnection, place: Mapping[str, str], author_id: str) -> None:
+    """Erase what somebody taught, asked, or was quoted with, unless it is approved: then it loses their name."""
+    columns = taught_answers.c
+    bringing = select(messages.c.id, messages.c.reply_to).filter_by(**place, command="learn")
+    quoting = (await connection.execute(bringing.where(_brings(author_id)))).all()
+    is_quoted = columns.lesson.in_({message_id for row in quoting for message_id in row} - {""})
+    is_involved = or_(columns.asked_by == author_id, columns.taught_by == author_id, is_quoted)
     is_forgotten = and_(is_involved, columns.state != "approved")
     forgotten = select(columns.number).filter_by(**place).where(is_forgotten)
     await _erase_told_lessons(connection, (await connection.scalars(forgotten)).all())
@@ -242,7 +253,6 @@ async def _erase_rows(connection: AsyncConnection, place: Mapping[str, str], aut
     await connection.execute(
         update(taught_answers).filter_by(**place).where(is_in_own_thread).values(thread=PERSONAL_THREAD)
     )
-    return result.rowcount
 
 
 async def _erase_told_lessons(connection: AsyncConnection, numbers: Collection[int]) -> None:
@@ -322,7 +332,8 @@ def _lists(ids: ColumnElement[Any], author_id: str) -> ColumnElement[bool]:
 class _Said:
     """What a person said in one chat: the times with the words, the texts, and the ids of messages and answers.
 
-    Of an answer in several parts only the first one's id is known: its words tell who quotes a later one.
+    Of an answer in several parts only the first one's id is known: its words tell who quotes a later one. The
+    `shared_phrases` are of the person or of others, with whose words they were brought.
     """
 
     author_id: str
@@ -331,6 +342,7 @@ class _Said:
     ids: set[str] = field(default_factory=set)
     phrases: set[tuple[str, ...]] = field(default_factory=set)
     answer_phrases: set[tuple[str, ...]] = field(default_factory=set)
+    shared_phrases: set[tuple[str, ...]] = field(default_factory=set)
 
     @property
     def since(self) -> datetime:
@@ -351,12 +363,16 @@ class _Said:
     def add_brought(self, row: Row[*tuple[Any, ...]]) -> None:
         """Add what somebody else's message brings of the person, which the bot may have seen nowhere else.
 
-        Where it brings words of several people, nobody knows which are whose.
+        Where it brings words of several people, those are theirs that nobody else is known to have said.
         """
         texts = [row.quoted, get_description(row), row.text if is_forward(row) else ""]
-        texts = texts if len(row.quoted_authors) == 1 else []
         self.times.append((row.received_at, frozenset().union(*map(to_words, texts))))
-        self.phrases |= set().union(*map(to_phrases, texts))
+        phrases = self.phrases if len(row.quoted_authors) == 1 else self.shared_phrases
+        phrases |= set().union(*map(to_phrases, texts))
+
+    def take_shared(self, others_texts: Sequence[str]) -> None:
+        """Take what was brought with the words of others for the person's where nobody else has said it."""
+        self.phrases |= self.shared_phrases.difference(*map(to_phrases, others_texts))
 
     def brings_answer(self, row: Row[*tuple[Any, ...]]) -> bool:
         """Return whether somebody else's message quotes or forwards what the bot has answered the person, or told of.
@@ -404,7 +420,7 @@ class _Said:
         is_foreign = is_forward(row) and is_hers
         asked = "" if is_foreign else row.text
         values |= {"text": ""} if is_foreign else {}
-        if self._has_added_words(row, asked, row.trace):
+        if self._has_added_words(row, asked, row.trace) or to_phrases(row.reason) & self.phrases:
             values |= {"trace": null(), "reason": _ERASED_REASON}
         # A draft, or an answer that its platform has not taken yet: the next try answers anew.
         waiting = row.delivery or {}
@@ -464,12 +480,12 @@ async def _erase_copies(connection: AsyncConnection, place: Mapping[str, str], a
     await _find_brought_answers(connection, place["platform"], author_id, said_in)
     await _drop_retelling(connection, said_in.values())
     for chat, said in said_in.items():
-        others = (
-            select(*(columns[name] for name in _COPY_COLUMNS))
-            .filter_by(platform=place["platform"], chat=chat)
-            .where(columns.author_id != author_id, _is_made_since(said.since))
-        )
-        rows = (await connection.execute(others)).all()
+        others = select(*(columns[name] for name in _COPY_COLUMNS)).filter_by(platform=place["platform"], chat=chat)
+        others = others.where(columns.author_id != author_id)
+        if said.shared_phrases:
+            texts = others.with_only_columns(columns.text).where(~columns.is_forwarded)
+            await asyncio.to_thread(said.take_shared, (await connection.scalars(texts)).all())
+        rows = (await connection.execute(others.where(_is_made_since(said.since)))).all()
         copies = await asyncio.to_thread(_find_all_copies, said, rows)
         for number, values in copies.items():
             await connection.execute(update(messages).filter_by(number=number).values(values))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -171,7 +171,7 @@ class DiscordChannels:
             return {}, "it is no text channel and no forum"
         if not _NUMBER.fullmatch(to_line(info.get("guild_id"))):
             return {}, "it is a private conversation"
-        if _is_private(info) and channel not in self._options.private_channels:
+        if channel not in self._options.private_channels and await _is_private(api, info):
             return {}, PRIVATE
         return info, find_missing_consent(to_text(info.get("topic")))
 
@@ -222,11 +222,35 @@ class DiscordChannels:
         return f"{self._options.base}/channels/{guild}/{place}"
 
 
-def _is_private(info: Mapping[str, Any]) -> bool:
-    """Return whether a channel hides from the members of its server as such: their role has the server's id."""
-    overwrites = as_mappings(info.get("permission_overwrites"))
-    denied = (to_line(each.get("deny")) for each in overwrites if each.get("id") == info.get("guild_id"))
-    return any(not deny.isdecimal() or int(deny) & VIEW_CHANNEL for deny in denied)
+async def _is_private(api: ConnectorApi, info: Mapping[str, Any]) -> bool:
+    """Return whether a channel hides from the members of its server as such: their role has the server's id.
+
+    What the channel says of that role counts before what the server says.
+    """
+    guild = info["guild_id"]
+    is_shown = find_view(info, guild)
+    if is_shown is None:
+        is_shown = shows_channels(_get_list(await api.get(f"/guilds/{guild}/roles")), guild)
+    return not is_shown
+
+
+def find_view(channel: Mapping[str, Any], guild: str) -> bool | None:
+    """Return whether a channel itself lets the members of its server see it, or hides; None where it says neither."""
+    overwrites = [each for each in as_mappings(channel.get("permission_overwrites")) if each.get("id") == guild]
+    if any(_has_view(each, "deny", default=True) for each in overwrites):
+        return False
+    return True if any(_has_view(each, "allow") for each in overwrites) else None
+
+
+def shows_channels(roles: Sequence[Mapping[str, Any]], guild: str) -> bool:
+    """Return whether a server, by its roles, lets its members see the channels that do not say otherwise."""
+    return any(_has_view(each, "permissions") for each in roles if each.get("id") == guild)
+
+
+def _has_view(item: Mapping[str, Any], key: str, *, default: bool = False) -> bool:
+    """Return whether the right to see channels is among those of a key; the default where these are unreadable."""
+    rights = to_line(item.get(key))
+    return bool(int(rights) & VIEW_CHANNEL) if rights.isdecimal() else default
 
 
 def _get_list(data: Any) -> list[Mapping[str, Any]]:

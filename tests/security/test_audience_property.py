@@ -27,7 +27,14 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings as hypothesis_settings, strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from bots.cli.backup import backup, restore
 from bots.daemon import gap_report
@@ -38,6 +45,7 @@ from core.messaging import journaling
 from core.messaging.feedback import rating_buttons
 from core.runtime.clock import ClockWatch
 from core.storage.drafts import DraftRepository
+from core.storage.erasure import erase_on_platform
 from core.storage.lessons import TaughtAnswerRepository
 from core.storage.reports import ReportRepository
 from core.types import DOWN, RATING_COMMAND, RETRY, UP, ConversationKey, Origin
@@ -84,6 +92,8 @@ STEPS_PER_RUN = 30
 QUESTIONS = (QUESTION, "Which release date has the launcher?", "Is the release date of the launcher known?")
 # Each takes about 3 s of processor time; `KIMAS_AUDIENCE_STEPS` asks for more.
 RUNS_IN_BRIEF = 4
+# What people attach.
+KINDS = ("file", "picture", "voice")
 COMMANDS = ("sources", "help", "status", "faq", "stats", "audit", "settings", "digest", "nothing", "reload", "escalate")
 SENDERS = st.sampled_from(PLACES)
 # Two who write in the same chat.
@@ -137,21 +147,28 @@ class AudienceMachine(Deployment, RuleBasedStateMachine):
     def go_on(self, sender: Sender, text: str, plan: Plan | None) -> None:
         self.run(self._deliver(sender, text), plan)
 
-    @rule(sender=SENDERS, is_in_file=st.booleans(), plan=PLANS)
-    def say(self, sender: Sender, is_in_file: bool, plan: Plan | None) -> None:
-        """Say a sentence with a word of one's own, or attach a file with one."""
+    @rule(sender=SENDERS, kind=st.sampled_from(("", *KINDS)), plan=PLANS)
+    def say(self, sender: Sender, kind: Any, plan: Plan | None) -> None:
+        """Say a sentence with a word of one's own, aloud, too, or attach a file or a picture with one."""
         said = format_said(self._say(self._at(sender)))
-        changes = {"text": "What is this?", "attachments": (attach(said),)} if is_in_file else {"text": said}
+        changes = {"text": said}
+        if kind:
+            changes = {"text": "" if kind == "voice" else "What is this?", "attachments": (attach(said, kind),)}
         self.last_messages[sender] = self.run(self._deliver(sender, **changes), plan)
+
+    @rule(count=st.integers(1, 4), which=st.integers(0, 2))
+    def refuse(self, count: int, which: int) -> None:
+        """Let a model or the moderation refuse the next requests, with a part of what they say."""
+        self.models[which].refusals = count
 
     @rule(
         sender=SENDERS,
-        way=st.sampled_from(("quote", "forward", "file")),
+        way=st.sampled_from(("quote", "thread", "forward", *KINDS)),
         text=st.sampled_from(("", "Is it this?")),
         plan=PLANS,
     )
-    def bring(self, sender: Sender, way: str, text: str, plan: Plan | None) -> None:
-        """Quote or forward what another member of the chat said or attached, whom the platform names."""
+    def bring(self, sender: Sender, way: Any, text: str, plan: Plan | None) -> None:
+        """Quote or forward what other members of the chat said or attached, whom the platform names."""
         place = self._at(sender)
         others = [(word, said) for word, said in self.truth.said.items() if is_other(said, place)]
         if not others:
@@ -162,23 +179,26 @@ class AudienceMachine(Deployment, RuleBasedStateMachine):
         if way == "forward":
             text = format_said(word)
             brought["is_forwarded"] = True
-        elif way == "file":
-            brought |= {"attachments": (attach(format_said(word)),), "reply_to": last}
+        elif way in KINDS:
+            brought |= {"attachments": (attach(format_said(word), way),), "reply_to": last}
+        elif way == "thread":
+            told = "\n\n".join(format_said(each) for each, _ in others[-3:])
+            brought |= {"quoted": told, "quoted_authors": tuple({each.author for _, each in others[-3:]} | {"99"})}
         else:
             brought |= {"quoted": format_said(word), "reply_to": last}
         self.last_messages[sender] = self.run(self._deliver(sender, text, **brought), plan)
 
     @rule(
         pair=st.sampled_from(FELLOWS),
-        way=st.sampled_from(("go on", "quote", "forward", "file")),
+        way=st.sampled_from(("go on", "quote", "thread", "forward", *KINDS)),
         point=st.sampled_from(POINTS),
         count=st.integers(0, 25),
     )
-    def retell(self, pair: tuple[Sender, Sender], way: str, point: str, count: int) -> None:
+    def retell(self, pair: tuple[Sender, Sender], way: Any, point: str, count: int) -> None:
         """Bring or go on with what a fellow has said, who is forgotten meanwhile or afterwards."""
         fellow, sender = pair
         plan = Plan(point, count, "forget", PLACES.index(fellow))
-        self.say(fellow, way == "file", None)
+        self.say(fellow, way if way in KINDS else "", None)
         if way == "go on":
             self.go_on(sender, "And what else is known about it?", plan)
         else:
@@ -387,12 +407,26 @@ class AudienceMachine(Deployment, RuleBasedStateMachine):
         PLACE.set(self._at(sender))
         self.run(self._resume())
 
+    @precondition(lambda self: len(self.daemons) == 1)
+    @rule(audience=st.sampled_from(AUDIENCES), sender=SENDERS)
+    def join(self, audience: tuple[str, ...], sender: Sender) -> None:
+        """Let another daemon of the deployment begin, with a file of its own; it gets what follows."""
+        self.loop.run_until_complete(self._join(audience))
+        self._ask_before_and_after_the_refresh(sender)
+
+    @precondition(lambda self: len(self.daemons) > 1)
+    @rule(sender=SENDERS)
+    def take_turns(self, sender: Sender) -> None:
+        """Let the other daemon get what follows."""
+        self._use(1 - self.daemons.index(self.opened))
+        self.ask(sender, None)
+
     @rule()
     def save(self) -> None:
         """Save a backup, with what was said until then."""
         path = self.folder / f"{len(list(self.folder.iterdir()))}.zip"
         with redirect_stdout(io.StringIO()):
-            self.run(backup(self.bot.app.settings, path, as_json=True))
+            self.run(backup(self.daemons[0].bot.app.settings, path, as_json=True))
         self.backup = (path, copy.deepcopy(self.truth), self.configuration)
 
     @rule(audience=st.sampled_from(AUDIENCES), sender=SENDERS)
@@ -405,7 +439,8 @@ class AudienceMachine(Deployment, RuleBasedStateMachine):
         self.watch.judge = self.truth
         self.last_messages.clear()
         self.loop.run_until_complete(self._end())
-        shutil.rmtree(self.folder / "data")
+        for folder in self.folder.glob("data*"):
+            shutil.rmtree(folder)
         self.configuration = replace(self.configuration, audience=audience, lessons=former.lessons, **UNRESTRICTED)
         settings = self.configuration.make_settings(self.folder, self.documents, self.models)
         with redirect_stdout(io.StringIO()):
@@ -422,6 +457,15 @@ class AudienceMachine(Deployment, RuleBasedStateMachine):
         place = self._at(sender)
         await self._deliver(sender, "", "forget")
         self.truth.forget(place)
+
+    @rule(sender=SENDERS)
+    def erase(self, sender: Sender) -> None:
+        """Let the operator erase somebody in all chats of a platform."""
+        person = self._at(sender)
+        today = datetime.now(UTC).date()
+        self.run(erase_on_platform(self.bot.journal.database, person.platform, person.author, today))
+        self.truth.forget_everywhere(person)
+        self.run(asyncio.sleep(0))
 
     @invariant()
     def the_owner_sees_it_in_private(self) -> None:

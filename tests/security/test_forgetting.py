@@ -543,12 +543,11 @@ async def test_nothing_is_left_of_a_long_post_that_was_commented_on(tmp_path: Pa
 
 @pytest.mark.parametrize("authors", [(ANN_ID,), (ANN_ID, "44")], ids=["hers", "of several"])
 async def test_a_lesson_from_a_quotation_is_whose_words_it_has(tmp_path: Path, authors: tuple[str, ...]) -> None:
-    """The bot has not seen the message, but the platform says who wrote it."""
+    """The bot has not seen the message, but the platform says who wrote it, or that several people did."""
     async with opened(tmp_path, JournalSettings()) as bot:
         await bot.deliver(BOB, "Where is it?", "learn", reply_to="unseen", quoted=SAID, quoted_authors=authors)
         await bot.deliver(ANN, command="forget")
-        lessons = await TaughtAnswerRepository(bot.journal.database).list_answers(reader=None)
-        assert len(lessons) == len(authors) - 1
+        assert not await TaughtAnswerRepository(bot.journal.database).list_answers(reader=None)
 
 
 @pytest.mark.parametrize("is_edited", [False, True], ids=["as it was", "edited"])

@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import select, update
 
 from core.catalogue import ENGLISH
+from core.errors import PlatformError
 from core.messaging.policy.command_table import COMMANDS
 from core.settings.messaging import JournalSettings
 from core.storage.lessons import TaughtAnswerRepository
@@ -129,3 +130,33 @@ async def test_who_was_called_to_a_question_is_erased_and_it_can_still_be_answer
         assert tuple(await database.fetch_value(call) or ()) == others
         await bot.deliver(BOB, "Carl has it.", reply_to="the call")
         assert len(await TaughtAnswerRepository(database).list_answers(reader=None)) == 1
+
+
+async def test_an_answer_about_a_thread_of_several_people_goes(tmp_path: Path) -> None:
+    """Who reads a thread for the first time brings the words of all who wrote in it; what others say they keep."""
+    async with opened(tmp_path, JournalSettings()) as bot:
+        other = "Dora has put it into a box"
+        await bot.deliver(replace(ANN, author="44"), f"{other}.", addressed=False)
+        thread = {"quoted": f"Where is it?\n\n{SAID}\n\n{other}.", "quoted_authors": ("44", ANN_ID)}
+        await bot.deliver(BOB, "What is this?", **thread)
+        await bot.deliver(replace(ANN, author="45"), "and what about it?")
+        kept = await bot.deliver(BOB, "What starts the launcher?", key=ConversationKey("telegram", "-100", "9"))
+        database = bot.journal.database
+        await database.write(update(messages).filter_by(id=kept.id).values(reply=f"I heard that {other}."))
+        await bot.deliver(ANN, command="forget")
+        assert await find_columns(database, *KEPT_IN_CHAT) == set()
+        assert other in await database.fetch_value(select(messages.c.reply).filter_by(id=kept.id))
+
+
+@pytest.mark.parametrize("sender", [ANN, BOB], ids=["hers", "another's"])
+async def test_why_an_answer_failed_does_not_repeat_her_words(tmp_path: Path, sender: Sender) -> None:
+    """What a platform or a service says of an answer may be any part of it."""
+    async with opened(tmp_path, JournalSettings()) as bot:
+        await bot.deliver(ANN, SAID)
+        bot.adapter("telegram").sink_error = PlatformError(f"an unknown tag: {SAID}")
+        await bot.deliver(sender, "and what about it?")
+        database = bot.journal.database
+        assert "messages.reason" in await find_columns(database)
+        bot.adapter("telegram").sink_error = None
+        await bot.deliver(ANN, command="forget")
+        assert await find_columns(database, *KEPT_IN_CHAT) == set()

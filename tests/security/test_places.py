@@ -477,6 +477,22 @@ def test_words_are_kept_only_where_it_is_checked_who_was_forgotten_meanwhile() -
     assert used == known, "say what is checked there, here and in docs/security.md"
 
 
+def test_who_brings_words_of_others_says_whose_they_are() -> None:
+    """Otherwise nobody could forget them: the bot may have seen them nowhere else."""
+    silent = set[str]()
+    for file in sorted((ROOT / "bots").rglob("*.py")):
+        for function, call in _walk(ast.parse(file.read_text("utf-8")), kind=ast.Call):
+            names = {keyword.arg for keyword in call.keywords}
+            if "quoted" in names and "quoted_authors" not in names:
+                silent.add(f"{file.relative_to(ROOT).as_posix()}:{function}")
+    assert silent == {
+        # In a simulated group.
+        "bots/console/convert.py:to_message",
+        # Forges say of no quotation whose it is.
+        "bots/forges/convert.py:to_message",
+    }
+
+
 def list_calls(folder: str) -> Iterator[tuple[str, str, str]]:
     """Yield the attributes that code uses: in which function, as file:function, of what, and the name."""
     for file in sorted((ROOT / folder).rglob("*.py")):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -19,22 +19,24 @@ from core.settings.audience import Audiences
 from core.storage.lessons import TaughtAnswerRepository
 from core.storage.overrides import AUDIENCES_PREFIX, DEPLOYMENT_SCOPE, override_key
 from core.storage.tables import leases, overrides
-from core.types import Attachment, ConversationKey, Message
+from core.types import Attachment, AttachmentKind, ConversationKey, Message
 from tests.support.audience_truth import (
     AUDIENCES,
     MEMBER,
     MOVED_PUBLIC,
     NAMES,
     OWNER,
+    PICTURE,
     PLACES,
     PUBLIC,
+    RECORDING,
     Configuration,
     Truth,
     format_said,
 )
 from tests.support.interleaving import PLACE, Interruption, Interruptions, Watch
 from tests.support.recording_bot import Sender
-from tests.support.watched_bot import open_watched_bot
+from tests.support.watched_bot import WatchedBot, note_daemon, open_watched_bot
 from tests.support.watched_doors import read_metrics
 
 # Where the bot says less, or to fewer.
@@ -45,6 +47,8 @@ CLOSINGS = ("close", "shut", "rename", "elsewhere", "local", "off", "asker")
 OPENINGS = (("everyone",), AUDIENCES[0], ("everyone",), AUDIENCES[5], ("admins",))
 UNRESTRICTED: dict[str, Any] = dict.fromkeys(("local", "off", "asker"), frozenset())
 Result = TypeVar("Result")
+# What the other daemon is called.
+SECOND = "second"
 
 
 @dataclass(frozen=True)
@@ -96,7 +100,7 @@ class Deployment:
         if self.truth.forgotten:
             # A task that was ended in the middle may still have held a reader, for which the first wipe had to wait.
             self.loop.run_until_complete(self.bot.journal.database.wipe())
-            left = find_bytes(self.folder / "data", sorted(self.truth.forgotten))
+            left = find_bytes(self.folder.glob("data*/**/*"), sorted(self.truth.forgotten))
             assert not left, f"{left} with {plan}"
         if plan and has_happened and plan.change in CLOSINGS:
             # What is closed stays closed until the next start: there would soon be nothing left to close.
@@ -117,11 +121,24 @@ class Deployment:
 
     async def _open(self) -> None:
         opened = open_watched_bot(self.folder, self.documents, self.configuration, self.interruptions, self.watch)
-        self.opened = await self.stack.enter_async_context(opened)
+        self.daemons = [await self.stack.enter_async_context(opened)]
+        self._use(0)
+        self.truth.read(self.configuration)
+
+    async def _join(self, audience: tuple[str, ...]) -> None:
+        """Let another daemon begin, whose file has another audience: closed is what either closes."""
+        self.configuration = replace(self.configuration, audience=audience)
+        parts = (self.folder, self.documents, self.configuration, self.interruptions, self.watch)
+        self.daemons.append(await self.stack.enter_async_context(open_watched_bot(*parts, SECOND)))
+        self._use(1)
+        self.truth.audiences.append(audience)
+
+    def _use(self, number: int) -> None:
+        """Let a daemon get what follows."""
+        self.opened = self.daemons[number]
         self.bot = self.opened.bot
         self.models = self.opened.models
-        self.truth.own_model = self.models[1].base_url
-        self.truth.read(self.configuration)
+        self.truth.general_models = tuple(daemon.models[0].base_url for daemon in self.daemons)
 
     async def _deliver(self, sender: Sender, text: str = "", command: str = "", **changes: Any) -> Message:
         sender = self._at(sender)
@@ -168,6 +185,9 @@ class Deployment:
                 await self._rename(audience)
             case "elsewhere":
                 await self._close_elsewhere(audience)
+                if plan.point:
+                    # An answer beside this one may have read it just before: it counts once this daemon knows it.
+                    await self.bot.live.load()
                 self.truth.audiences.append(audience)
             case "forget":
                 await self._forget(place)
@@ -203,21 +223,30 @@ class Deployment:
 
     async def _reload(self, configuration: Configuration) -> None:
         self.configuration = configuration
-        settings = configuration.make_settings(self.folder, self.documents, self.models)
-        self.bot.new_settings = settings
-        await self.bot.dispatcher.context.reload(settings)
+        for daemon in self.daemons:
+            await self._apply(daemon, configuration)
+
+    async def _apply(self, daemon: WatchedBot, configuration: Configuration) -> None:
+        """Let a daemon read its file again; where another one was told to, it does so at once."""
+        settings = configuration.make_settings(self.folder, self.documents, daemon.models)
+        settings = settings.model_copy(update={"data_dir": daemon.bot.app.settings.data_dir})
+        daemon.bot.new_settings = settings
+        context = daemon.bot.dispatcher.context
+        await (context.reload if daemon is self.opened else context.apply)(settings)
 
     async def _rename(self, audience: tuple[str, ...]) -> None:
         """Who gives the source another name has closed it, whoever may see that one after the next start."""
         (name,) = set(NAMES) - {self.configuration.name}
         renamed = replace(self.configuration, audience=audience, name=name)
-        context = self.bot.dispatcher.context
         # Taken up, the source of the new name would tell the same to its own readers.
-        context.take_up = None
+        for daemon in self.daemons:
+            daemon.bot.dispatcher.context.take_up = None
         try:
-            await context.reload(renamed.make_settings(self.folder, self.documents, self.models))
+            # The other one has not read its file yet.
+            await self._apply(self.opened, renamed)
         finally:
-            context.take_up = self.bot.take_up
+            for daemon in self.daemons:
+                daemon.bot.dispatcher.context.take_up = daemon.bot.take_up
         self.truth.audiences.append(("owners",))
 
     async def _close_elsewhere(self, audience: tuple[str, ...]) -> None:
@@ -226,11 +255,9 @@ class Deployment:
             self.folder, self.documents, self.models
         )
         values = {"scope": DEPLOYMENT_SCOPE, "name": f"{AUDIENCES_PREFIX}other"}
+        await note_daemon(self.bot.journal.database, "other")
         async with self.bot.journal.database.transaction() as connection:
             await connection.execute(delete(overrides).filter_by(**values))
-            await connection.execute(delete(leases))
-            lease = {"name": "daemon:other", "owner": "other", "expires_at": datetime(2999, 1, 1, tzinfo=UTC)}
-            await connection.execute(insert(leases).values(lease))
             told = Audiences.from_settings(settings).to_json()
             await connection.execute(insert(overrides).values(**values, value=told))
 
@@ -277,13 +304,15 @@ def is_other(said: Sender, place: Sender) -> bool:
     return (said.platform, said.chat) == (place.platform, place.chat) and said.author != place.author
 
 
-def attach(text: str) -> Attachment:
-    """Return a file with a text."""
-    return Attachment("file", "error.log", len(text), {"text": f"ERROR: it failed\n{text}\n"})
+def attach(text: str, kind: AttachmentKind = "file") -> Attachment:
+    """Return a file with a text, a picture that shows it, or a voice message that says it."""
+    starts = {"picture": PICTURE, "voice": RECORDING}
+    content = starts[kind] + text.encode() if kind in starts else f"ERROR: it failed\n{text}\n".encode()
+    return Attachment(kind, "error.log", len(content), {"content": content.hex()})
 
 
-def find_bytes(folder: Path, words: Sequence[str]) -> list[str]:
+def find_bytes(paths: Iterable[Path], words: Sequence[str]) -> list[str]:
     """Return the files that have a word, in any encoding that a database may use."""
     needles = [(word, word.encode(encoding)) for word in words for encoding in ("utf-8", "utf-16-le")]
-    files = [(path, path.read_bytes()) for path in folder.rglob("*") if path.is_file()]
+    files = [(path, path.read_bytes()) for path in paths if path.is_file()]
     return [f"{path.name} has {word}" for path, content in files for word, needle in needles if needle in content]

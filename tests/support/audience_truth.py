@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from collections import defaultdict
 from collections.abc import Sequence
@@ -47,10 +48,14 @@ PLACES = (
     Sender(f"{MEMBER}@social.example", f"{MEMBER}@social.example", "mastodon", is_private=True),
     Sender("mentions", "did:plc:abcdefghijklmnopqrstuvwx", "bluesky"),
     Sender("acme/launcher", "ann+42", "github"),
+    Sender("acme/launcher", "ann", "gitlab"),
     Sender("lobby", MEMBER, "http"),
 )
 IN_PRIVATE = PLACES[7]
 _SAID = "The key of the launcher is {word} today"
+# How the bytes of a picture, and of a recording, begin; what it shows or says follows.
+PICTURE = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x08\0\0\0\x08"
+RECORDING = b"OggS"
 # Words of lessons, too, and the sentences of people.
 _TOLD = re.compile("|".join((*CLOSED_WORDS, *NAMES, r"kultarr\d+", _SAID.lower().format(word=r"potoroo\d+x"))))
 _PERSONAL = re.compile(r"kultarr\d+|potoroo\d+x|woylie\d+x")
@@ -63,8 +68,22 @@ AUDIENCES = (
     (f"discord:{ON_DISCORD}", "slack:C9", "admins"),
     ("api", "mastodon:mentions", "owners"),
     ("slack", "discord", "owners"),
-    ("api:page", "http", "github:acme/launcher"),
+    ("api:page", "http", "gitlab:acme/launcher"),
 )
+
+
+def see(body: Body) -> str:
+    """Read what stands in the pictures of a request."""
+    pictures = re.findall(r"base64,([A-Za-z0-9+/=]+)", str(body["messages"]))
+    texts = [base64.b64decode(picture)[len(PICTURE) :].decode() for picture in pictures]
+    return "\n".join(f"A screen that says: {text}" for text in texts)
+
+
+def repeat(text: str) -> str:
+    """Return a part of a text, around the first word that was told."""
+    match = _TOLD.search(text.lower())
+    middle = match.start() if match else len(text)
+    return text[max(0, middle - 60) : middle + 100]
 
 
 def format_said(word: str) -> str:
@@ -93,7 +112,8 @@ class Configuration:
 
     def make_settings(self, folder: Path, documents: Path, models: Sequence[ScriptedPeer]) -> Settings:
         closed = {"audience": self.audience}
-        general, own = ({"base_url": model.base_url, "model": "peer"} for model in models)
+        general, own, moderating = ({"base_url": model.base_url, "model": "peer"} for model in models)
+        hearing = {**moderating, "model": "whisper"}
         chats = defaultdict[str, dict[str, str]](dict, {f"telegram:{DRAFTED}": {"mode": "draft"}})
         for special, values in ((self.local, {"models": "own"}), (self.asker, ASKER), (self.off, {"mode": "off"})):
             for chat in special:
@@ -113,13 +133,19 @@ class Configuration:
                     "lessons": {"sources": ["taught-team"]},
                 },
                 "knowledge": {"routing": {"threshold": 0}, "parsing": {"workers": 1}},
-                "models": {"main": general, "sets": {"own": {"main": own}}},
+                "models": {
+                    "main": {**general, "images": True},
+                    "transcription": hearing,
+                    "sets": {"own": {"main": own}},
+                },
+                "outgoing": {"moderation": {**moderating, "platforms": ["slack", "bluesky", "api"]}},
                 "telegram": {"token": {"env": "TELEGRAM"}},
                 "slack": {"bot_token": {"env": "SLACK"}, "app_token": {"env": "SLACK_APP"}},
                 "discord": {"token": {"env": "DISCORD"}},
                 "mastodon": {"url": "https://social.example", "token": {"env": "MASTODON"}},
                 "bluesky": {"handle": "kimas.example", "app_password": {"env": "BLUESKY"}},
                 "github": {"token": {"env": "GITHUB"}, "repositories": ["acme/launcher"]},
+                "gitlab": {"token": {"env": "GITLAB"}, "projects": ["acme/launcher"]},
                 "http": {"secret": {"env": "HTTP"}, "callback_url": "http://127.0.0.1:9/", **PRIVATE},
                 "api": {
                     "port": 0,
@@ -168,7 +194,7 @@ class Truth:
     silent: set[str] = field(default_factory=set)
     # Chats that were shared with people of other organizations.
     shared: set[str] = field(default_factory=set)
-    own_model: str = ""
+    general_models: tuple[str, ...] = ()
     has_moved: bool = False
     # What people are called, by where they write; somebody who was forgotten comes back under another name.
     names: dict[tuple[str, str, str], str] = field(default_factory=dict)
@@ -237,6 +263,13 @@ class Truth:
             if chat == f"telegram:{PUBLIC}":
                 self.lessons[word] = (f"telegram:{MOVED_PUBLIC}", is_closed)
 
+    def forget_everywhere(self, person: Sender) -> None:
+        """Note that somebody is forgotten in all chats of a platform."""
+        places = {*self.names, *((said.platform, said.chat, said.author) for said in self.said.values())}
+        for platform, chat, author in places:
+            if (platform, author) == (person.platform, person.author):
+                self.forget(Sender(chat, author, platform))
+
     def find_leaks(self, place: Sender, text: str) -> set[str]:
         """Return the words in what was shown or asked for somebody that they may not see."""
         text = text.lower()
@@ -262,5 +295,5 @@ class Truth:
 
     def find_wrong_model(self, place: Sender, url: str) -> set[str]:
         """Return the address of a model that reads nothing of a place any more."""
-        is_wrong = f"{place.platform}:{place.chat}" in self.local and not url.startswith(self.own_model)
+        is_wrong = f"{place.platform}:{place.chat}" in self.local and url.startswith(self.general_models)
         return {url} if is_wrong else set()

@@ -24,6 +24,7 @@ from core.types import Message
 from knowledge.ports import TextKind, Vectors
 from knowledge.retrieval.library import KnowledgeLibrary
 from tests.support.knowledge import WordEmbedder
+from tests.support.peers.language_model import BODY, Refusal
 from tests.support.recording_bot import Sender
 from tests.support.scripted import Body, ScriptedPeer
 
@@ -134,15 +135,33 @@ def find_reader(message: Message) -> Sender:
 
 
 class InterruptedPeer(ScriptedPeer):
-    """A model during whose work something may happen."""
+    """A model during whose work something may happen.
 
-    def __init__(self, interruptions: Interruptions, **replies: str | Callable[[Body], str]) -> None:
+    It refuses the next `refusals` requests, and repeats a part of what it was told, as `repeat` chooses it.
+    """
+
+    def __init__(
+        self, interruptions: Interruptions, repeat: Callable[[str], str], **replies: str | Callable[[Body], str]
+    ) -> None:
         super().__init__(**replies)
         self.interruptions = interruptions
+        self.repeat = repeat
+        self.refusals = 0
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         await self.interruptions.reach("model")
+        self._refuse("\n".join(str(message["content"]) for message in request[BODY]["messages"]))
         return await super()._chat(request)
+
+    async def _moderations(self, request: web.Request) -> web.StreamResponse:
+        await self.interruptions.reach("model")
+        self._refuse(request[BODY]["input"])
+        return await super()._moderations(request)
+
+    def _refuse(self, text: str) -> None:
+        if self.refusals:
+            self.refusals -= 1
+            raise Refusal(422, f"Input should be shorter: {self.repeat(text)}")
 
     async def _pace(self, request: web.Request, index: int) -> None:
         await self.interruptions.reach("token")

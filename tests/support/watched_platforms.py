@@ -34,13 +34,13 @@ from bots.telegram.connection import ServerCapabilities, TelegramIntervals
 from bots.telegram.sink import TelegramSink
 from core.messaging.feedback.rating_buttons import is_press
 from core.ports import Delivery, Sink
-from core.settings import GithubSettings, Secret
+from core.settings import GithubSettings, GitlabSettings, Secret
 from core.types import Attachment, Message, Reply
 from core.types.forms import SettingsForm
 from tests.support.interleaving import LONGEST_S, Interruptions, Watch
 from tests.support.recording_bot import RecordingAdapter
 
-PLATFORMS = ("telegram", "slack", "discord", "mastodon", "bluesky", "github", "http")
+PLATFORMS = ("telegram", "slack", "discord", "mastodon", "bluesky", "github", "gitlab", "http")
 NUMBERS = count(1)
 # How the calls of the platforms' clients begin that bring no words; as in tests/security/test_places.py.
 WORDLESS = (
@@ -129,7 +129,7 @@ class WatchedAdapter(RecordingAdapter):
 
     async def fetch_attachment(self, attachment: Attachment, max_bytes: int) -> bytes:
         await self.interruptions.reach("look")
-        return str(attachment.reference["text"]).encode()
+        return bytes.fromhex(attachment.reference["content"])
 
     def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
         if is_press(message):
@@ -177,12 +177,26 @@ class WatchedAdapter(RecordingAdapter):
         options: dict[str, Any] = {"previous_reply_id": previous_reply_id, "intervals": BlueskyIntervals(**NOW)}
         return BlueskySink(client, me, message, delivery, **options)
 
-    def _make_github_sink(self, client: Any, message: Message, delivery: Delivery, previous_reply_id: str) -> Sink:
+    def _make_github_sink(self, *parts: Any) -> Sink:
+        return self._make_forge_sink(
+            GithubSettings(token=Secret(env="GITHUB"), repositories=("acme/launcher",)), *parts
+        )
+
+    def _make_gitlab_sink(self, *parts: Any) -> Sink:
+        return self._make_forge_sink(GitlabSettings(token=Secret(env="GITLAB"), projects=("acme/launcher",)), *parts)
+
+    def _make_forge_sink(
+        self,
+        settings: GithubSettings | GitlabSettings,
+        client: Any,
+        message: Message,
+        delivery: Delivery,
+        previous_reply_id: str,
+    ) -> Sink:
         async def check_project(_project: str) -> None:
             await self.interruptions.reach("look")
 
-        settings = GithubSettings(token=Secret(env="GITHUB"), repositories=(message.key.chat,))
-        me = ForgeIdentity("kimas", "github.com")
+        me = ForgeIdentity("kimas", f"{self.name}.com")
         options: dict[str, Any] = {"previous_reply_id": previous_reply_id, "intervals": ForgeIntervals(**NOW)}
         return ForgeSink(client, me, settings, message, delivery, check_project=check_project, **options)
 
@@ -215,7 +229,7 @@ def with_reference(message: Message) -> Message:
             "visibility": "direct" if message.private else "public",
         },
         "bluesky": {"uri": number, "cid": "cid", "root_uri": number, "root_cid": "cid"},
-        "github": {"project": chat, "topic": "issues/1", "comment": 1},
+        **{name: {"project": chat, "topic": "issues/1", "comment": 1} for name in ("github", "gitlab")},
         "http": {"event": number},
     }
     if message.key.platform == "telegram":

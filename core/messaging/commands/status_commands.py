@@ -182,7 +182,10 @@ async def _format_health(context: CommandContext, request: CommandRequest) -> st
 
 
 def _format_moderation(context: CommandContext, request: CommandRequest) -> list[str]:
-    """Return a line on the moderation of answers, if there is one; after a failure, what becomes of them."""
+    """Return a line on the moderation of answers, if there is one; after a failure, what becomes of them.
+
+    Only who sees all chats reads why.
+    """
     if context.moderator is None:
         return []
     texts = request.texts
@@ -192,7 +195,8 @@ def _format_moderation(context: CommandContext, request: CommandRequest) -> list
         return [texts.status_moderation.format(platforms=platforms)]
     withheld = ", ".join(name for name in settings.platforms if settings.withholds_unjudged(name))
     passed = ", ".join(name for name in settings.platforms if not settings.withholds_unjudged(name))
-    error = format_code(context.moderator.problem)
+    # What was judged was said in any chat, and the endpoint may repeat it.
+    error = format_code(context.moderator.problem) if request.can_see_all_chats else texts.reason_in_log
     return [
         texts.status_moderation_failed.format(error=error, withheld=withheld or texts.none, passed=passed or texts.none)
     ]

@@ -66,9 +66,11 @@ class Gitlab:
         return to_line(dig(await self._api.get(self._project), "path_with_namespace"))
 
     async def is_private(self) -> bool | None:
-        """Return whether the project is private, or of those who are signed in alone."""
-        visibility = to_line(dig(await self._api.get(self._project), "visibility"))
-        return visibility != "public" if visibility else None
+        """Return whether the project is private, or what is read of it, or of those who are signed in alone."""
+        project = await self._api.get(self._project)
+        visibility = to_line(dig(project, "visibility"))
+        levels = [dig(project, f"{kind}_access_level") for kind in self._settings.take]
+        return visibility != "public" or "private" in levels if visibility else None
 
 
 def _to_issue_item(issue: Mapping[str, Any], *, with_comments: bool) -> Item | None:

@@ -17,8 +17,9 @@ from bots.cli.check import check
 from bots.cli.console import Finding
 from bots.cli.exposure import find_exposed
 from bots.cli.probes import Probe
+from bots.cli.stored_state import check_left_journal
 from bots.common.open_storage import open_database
-from core.settings import Settings
+from core.settings import JournalSettings, Settings
 from core.storage.messages import Journal
 from core.storage.moved_chats import record_move
 from core.types import Passage
@@ -406,6 +407,16 @@ async def test_a_journal_that_keeps_the_daemon_from_starting_is_an_error(tmp_pat
     [finding] = [finding for finding in findings if "journal.db" in finding.text]
     assert (finding.level, finding.subject) == ("error", "journal")
     assert "Restore a backup" in finding.text
+
+
+async def test_a_journal_that_was_copied_to_a_server_is_named(tmp_path: Path) -> None:
+    """Nobody is forgotten in it any more."""
+    journal = {"journal": {"url": "postgresql://kimas@127.0.0.1:9/kimas"}}
+    configuration = Settings.model_validate({"data_dir": str(tmp_path / "data"), **journal})
+    assert not check_left_journal(configuration)
+    path = await make_journal(configuration.model_copy(update={"journal": JournalSettings()}))
+    [finding] = check_left_journal(configuration)
+    assert (finding.level, str(path) in finding.text) == ("warning", True)
 
 
 @pytest.mark.parametrize(("content", "hint"), [(b"no database" * 1000, "it is damaged"), (None, "was built with")])

@@ -153,6 +153,8 @@ async def test_what_a_thread_was_opened_below_is_quoted_to_the_first_question(pe
         await until(lambda: len(inbox.messages) == 5)
     assert [message.quoted for message in inbox.messages] == ["", "Down\ndb-1", "", "", "It is numbat."]
     assert [message.quotes_bot for message in inbox.messages] == [False, False, False, False, True]
+    # Whose words it brings: they are forgotten with them.
+    assert [message.quoted_authors for message in inbox.messages] == [(), (OTHER_BOT.id,), (), (), ()]
 
 
 async def test_in_a_thread_mentions_and_replies_address_and_the_rest_may_follow(peer: DiscordPeer, make: Make) -> None:

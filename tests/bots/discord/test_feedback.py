@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -138,6 +139,28 @@ class _NoPositions:
 
     async def save(self, name: str, position: int) -> None:
         pass
+
+
+async def test_names_of_hidden_channels_and_of_other_servers_are_not_told() -> None:
+    """Discord lists all channels to a bot, and anybody may write a reference to one by its id."""
+    channels = ChannelState(_NoPositions(), Identity("1", "kimas", "1"), 1.0)
+
+    def hide(number: str, **rights: str) -> dict[str, Any]:
+        overwrites = [{"id": "7", "type": 0, "allow": "0", "deny": "0", **rights}]
+        return {"id": number, "type": 0, "name": f"room-{number}", "permission_overwrites": overwrites}
+
+    thread = {"type": 11, "parent_id": "20", "name": "open"}
+    threads = [{"id": "30", **thread}, {"id": "31", **thread, "type": 12}, {"id": "32", **thread, "parent_id": "21"}]
+    rooms = [hide("20"), hide("21", deny="1024"), hide("22", allow="1024")]
+    role = {"id": "7", "name": "@everyone", "permissions": "1024"}
+    channels.add_guild({"id": "7", "roles": [role], "channels": rooms, "threads": threads})
+    channels.add_guild({"id": "8", "roles": [{**role, "id": "8", "permissions": "0"}], "channels": [hide("40")]})
+    seen = {place: channels.get_location(place, {}) for place in ("20", "21", "40")}
+    names = {place: set(channels.get_names(location)) for place, location in seen.items() if location}
+    assert names == {"20": {"7", "20", "22", "30"}, "21": {"7", "20", "21", "22", "30"}, "40": {"8", "40"}}
+    channels.update_channel({**hide("20", deny="1024"), "guild_id": "7"})
+    assert seen["21"]
+    assert "20" not in channels.get_names(seen["21"])
 
 
 async def test_a_group_conversation_is_not_private_whatever_comes_from_it() -> None:

@@ -222,6 +222,18 @@ async def test_an_endpoint_that_fails(tmp_path: Path, fault: str, sender: Sender
         assert "key-of-the-moderation" not in status + reason
 
 
+async def test_why_an_answer_could_not_be_judged_is_for_who_sees_all_chats(tmp_path: Path) -> None:
+    """It was given in any of them."""
+    async with moderated(tmp_path) as (bot, moderator):
+        moderator.moderation = {"error": {"message": "a quokka"}}
+        await ask(bot, TOOT)
+        for sender, is_told in ((replace(OWNER, chat="-300", is_private=False), False), (OWNER, True)):
+            await bot.deliver(sender, "", "status")
+            status = bot.adapter("telegram").sinks[-1].replies[0].text
+            assert "could not be judged" in status
+            assert ("quokka" in status) == is_told
+
+
 async def test_the_status_says_that_answers_are_moderated(tmp_path: Path) -> None:
     async with moderated(tmp_path) as (bot, _):
         await bot.deliver(OWNER, "", "status")

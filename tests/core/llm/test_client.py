@@ -27,7 +27,7 @@ from core.llm.sse import (
     parse_completion,
     parse_embeddings,
 )
-from tests.support.peers.language_model import Body, LanguageModelPeer
+from tests.support.peers.language_model import Body, LanguageModelPeer, Refusal
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("time_lapse")
@@ -77,8 +77,8 @@ async def serving(
         await runner.cleanup()
 
 
-async def streamed_text(endpoint: OpenAIClient) -> str:
-    return "".join([piece.text async for piece in endpoint.stream(ASK)])
+async def streamed_text(endpoint: OpenAIClient, request: Body = ASK) -> str:
+    return "".join([piece.text async for piece in endpoint.stream(request)])
 
 
 @pytest.mark.parametrize("ending", ["\n", "\r\n", "\r"])
@@ -587,6 +587,25 @@ async def test_a_refusal_says_why() -> None:
         endpoint = OpenAIClient.open(f"http://127.0.0.1:{port}/v1", "", 10.0)
         with pytest.raises(ModelError, match=r"status 404: .*no such model"):
             await endpoint.complete(ASK)
+        await endpoint.close()
+
+
+async def test_an_error_does_not_repeat_what_was_told() -> None:
+    """It goes into the log, the journal and the chat: services that check their input repeat it."""
+    told = "The key of the launcher is numbatological today"
+
+    def refuse(body: Body) -> str:
+        raise Refusal(422, f"Input should be shorter: {body['messages'][-1]['content'][4:]}, at most 10 characters")
+
+    async with LanguageModelPeer(reply=refuse) as peer:
+        peer.moderation = {"error": {"message": f"it has said {told!r}"}}
+        endpoint = OpenAIClient.open(peer.base_url, "", 60)
+        request = {"model": "peer", "messages": [{"role": "user", "content": told}]}
+        for call in (endpoint.complete(request), streamed_text(endpoint, request)):
+            with pytest.raises(ModelError, match="status 422: Input should be shorter: …, at most 10 characters"):
+                await call
+        with pytest.raises(ModelError, match="it has said '…'"):
+            await endpoint.moderate("peer", told)
         await endpoint.close()
 
 

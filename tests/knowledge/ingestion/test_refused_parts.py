@@ -192,6 +192,39 @@ async def test_a_channel_of_discord_that_is_made_private(reader: Reader) -> None
         assert {path.partition("/")[0] for path in await reader.find()} == {OPEN, CLOSED}
 
 
+async def test_channels_of_a_server_of_discord_that_hides_all_but_some(reader: Reader) -> None:
+    """The role of everybody may see no channel any more, but for those that say otherwise."""
+    async with DiscordHistoryPeer() as discord:
+        discord.places = {number: DiscordPlace(messages=[say(300, WORDS)]) for number in (OPEN, CLOSED)}
+        discord.places[OPEN].is_shown = True
+        source = own("discord_channels", discord.url(), channels=[OPEN, CLOSED])
+        await reader.refresh(source)
+        assert {path.partition("/")[0] for path in await reader.find()} == {OPEN, CLOSED}
+        discord.rights = 0
+        report = await reader.refresh(source)
+        assert {path.partition("/")[0] for path in await reader.find()} == {OPEN}
+        assert report.unreadable == {CLOSED: PRIVATE}
+
+
+async def test_issues_of_gitlab_that_are_for_members_in_a_public_project(
+    reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORGE_TOKEN", FORGE_TOKEN)
+    async with ForgePeer() as forge:
+        forge.tickets = {1: Ticket(1, "Night", WORDS)}
+        forge.levels = {"issues": "enabled", "releases": "private"}
+        given = {"project": PROJECT, "api_url": forge.url("/api/v4"), "allow_private": PRIVATE_HOSTS}
+        source = GitlabSource.model_validate(
+            {"kind": "gitlab", **given, "take": ["issues"], "token": {"env": "FORGE_TOKEN"}}
+        )
+        assert not (await reader.refresh(source)).stale
+        forge.levels["issues"] = "private"
+        forge.tickets[2] = Ticket(2, "Secret", f"{WORDS} numbat")
+        report = await reader.refresh(source)
+        assert "is private now: give this source the audience" in report.stale
+        assert await reader.find() == {"issues/1"}, "nothing new is read"
+
+
 @pytest.mark.parametrize("kind", ["github", "gitlab"])
 async def test_issues_that_are_closed_while_releases_are_open(reader: Reader, kind: str) -> None:
     async with ForgePeer() as forge:

@@ -40,6 +40,8 @@ class DiscordPlace:
     is_visible: bool = True
     has_history: bool = True
     is_private: bool = False
+    # It says itself that everybody may see it.
+    is_shown: bool = False
     guild: str = GUILD
 
 
@@ -50,6 +52,8 @@ class DiscordHistoryPeer(ServicePeer):
         super().__init__()
         self.places: dict[str, DiscordPlace] = {}
         self.flags = INTENT
+        # What the role of everybody may in the server: to see channels.
+        self.rights = 1 << 10
 
     def answer(self, request: web.Request) -> web.Response:
         if not request.headers["User-Agent"].startswith("DiscordBot ("):
@@ -61,6 +65,10 @@ class DiscordHistoryPeer(ServicePeer):
         if request.path == f"/api/v10/guilds/{GUILD}/threads/active":
             threads = [number for number, place in self.places.items() if place.parent and not place.archived_at]
             return reply({"threads": [self._show(number) for number in threads], "members": []})
+        if request.path == f"/api/v10/guilds/{GUILD}/roles":
+            return reply(
+                [{"id": "333333333333333333", "permissions": "8"}, {"id": GUILD, "permissions": str(self.rights)}]
+            )
         if origin := match(r"/api/v10/channels/(\d+)/messages/(\d+)", request):
             shown = [message for message in self.places[origin[0]].messages if message["id"] == origin[1]]
             return reply(shown[0]) if shown else fail(404, 10008, "Unknown Message")
@@ -110,7 +118,7 @@ class DiscordHistoryPeer(ServicePeer):
         deny = str((1 << 11) + ((1 << 10) if place.is_private else 0))
         data["permission_overwrites"] = [
             {"id": "222222222222222222", "type": 1, "allow": "1024", "deny": "0"},
-            {"id": place.guild, "type": 0, "allow": "0", "deny": deny},
+            {"id": place.guild, "type": 0, "allow": "1024" if place.is_shown else "0", "deny": deny},
         ]
         if not place.parent:
             return data

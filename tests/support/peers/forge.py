@@ -101,6 +101,8 @@ class ForgePeer(WebPeer):
         self.retry_after = ""
         self.renamed = False
         self.is_private = False
+        # Who may see what of a public project on GitLab, by kind.
+        self.levels: dict[str, str] = {}
         self.redirect_url = ""
         self.errors: list[Any] = []
         self.broken: set[str] = set()
@@ -299,9 +301,9 @@ class ForgePeer(WebPeer):
 
     def _gitlab(self, request: web.Request, rest: str) -> web.Response:
         if rest == "":
-            return json_response(
-                {"path_with_namespace": PROJECT, "visibility": "private" if self.is_private else "public"}
-            )
+            visibility = "private" if self.is_private else "public"
+            levels = {f"{name}_access_level": level for name, level in self.levels.items()}
+            return json_response({"path_with_namespace": PROJECT, "visibility": visibility, **levels})
         if rest == "/issues":
             error_response = wrong(request, {"scope", "state", "order_by", "sort", "updated_after"})
             changed_items = self._changed(request, "updated_after")
