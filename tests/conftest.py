@@ -26,6 +26,7 @@ from tests.support.weaviate import weaviate_server, weaviate_settings
 
 MEMORY = Path("/dev/shm")
 MIN_FREE_BYTES = 4 << 30
+GC_THRESHOLDS = (10_000, 20, 20)
 __all__ = ["postgres_journal", "postgres_server", "weaviate_server", "weaviate_settings"]
 
 
@@ -42,12 +43,16 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Look for no garbage while the tests are loaded, nor ever in what was loaded: that is a third of the time."""
+    """Look for no garbage while the tests are loaded, nor ever in what was loaded: that is a third of the time.
+
+    Later more rarely than usual: each look reads what the running test keeps, and calls hypothesis before and after.
+    """
     gc.disable()
     try:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
         gc.enable()
 
 
