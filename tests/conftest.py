@@ -5,9 +5,10 @@ import gc
 import os
 import shutil
 from collections import Counter
-from collections.abc import AsyncIterator, Generator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ from tests.support.authorities import share_authorities
 from tests.support.deployment import logging_as_it_was
 from tests.support.embedding_model import share_model
 from tests.support.fork_server import load_model_client
-from tests.support.forked import start_server, stop_server
+from tests.support.forked import fork_workers, start_server, stop_server
 from tests.support.journal_copies import JournalCopies
 from tests.support.peers.weaviate_server import NO_BINARY
 from tests.support.postgres_journal import postgres_journal, postgres_server
@@ -35,6 +36,11 @@ def pytest_configure(config: pytest.Config) -> None:
     if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= MIN_FREE_BYTES:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
     start_server(config)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(specs: Sequence[Any]) -> None:
+    fork_workers(specs)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
