@@ -5,9 +5,10 @@ import gc
 import os
 import shutil
 from collections import Counter
-from collections.abc import AsyncIterator, Generator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ from tests.support.authorities import share_authorities
 from tests.support.deployment import logging_as_it_was
 from tests.support.embedding_model import share_model
 from tests.support.fork_server import load_model_client
-from tests.support.forked import start_server, stop_server
+from tests.support.forked import fork_workers, start_server, stop_server
 from tests.support.journal_copies import JournalCopies
 from tests.support.peers.weaviate_server import NO_BINARY
 from tests.support.postgres_journal import postgres_journal, postgres_server
@@ -26,6 +27,7 @@ from tests.support.weaviate import weaviate_server, weaviate_settings
 
 MEMORY = Path("/dev/shm")
 MIN_FREE_BYTES = 4 << 30
+GC_THRESHOLDS = (10_000, 20, 20)
 __all__ = ["postgres_journal", "postgres_server", "weaviate_server", "weaviate_settings"]
 
 
@@ -36,18 +38,27 @@ def pytest_configure(config: pytest.Config) -> None:
     start_server(config)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(specs: Sequence[Any]) -> None:
+    fork_workers(specs)
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
     stop_server(config)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Look for no garbage while the tests are loaded, nor ever in what was loaded: that is a third of the time."""
+    """Look for no garbage while the tests are loaded, nor ever in what was loaded: that is a third of the time.
+
+    Later more rarely than usual: each look reads what the running test keeps, and calls hypothesis before and after.
+    """
     gc.disable()
     try:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
         gc.enable()
 
 

@@ -119,6 +119,11 @@ def read_delivery(values: Mapping[str, Any]) -> Reply:
     return Reply(values["text"], citations, trace=trace, nearest_pages=pages, **optional_values)
 
 
+def get_kept_text(message: Message) -> dict[str, Any]:
+    """Return what replaces the text of a closed message: a report quotes questions that people may want forgotten."""
+    return {"text": ""} if message.origin.purpose == "report" else {}
+
+
 def get_skip_values(skip: Skip) -> dict[str, Any]:
     """Return the columns that say why a message has no answer."""
     values = {name: value if isinstance(value, int | float) else str(value) for name, value in skip.values.items()}

@@ -34,6 +34,7 @@ from core.storage.erasure import (
 )
 from core.storage.message_rows import (
     History,
+    get_kept_text,
     get_skip_values,
     read_attachments,
     read_delivery,
@@ -82,8 +83,9 @@ MAX_TITLE_CHARS = 200
 MAX_KNOWN_TITLES = 10_000
 # What goes from a message with somebody who is in it: its words, what it brings, and a recorded reply.
 StoredPart = Literal["text", "quoted", "attachments", "delivery"]
-# Returns the columns of a message to be changed; it gets the reply that is recorded there.
-MakeValues = Callable[[Mapping[str, Any] | None], Mapping[str, Any]]
+# The columns of a message to be changed. What is made from the reply that is recorded there gets it.
+Values = Mapping[str, Any]
+MakeValues = Callable[[Mapping[str, Any] | None], Values]
 _TURN_COLUMNS = ("number", "text", "author", "author_id", "reply", "image_description", "visible_sources")
 
 
@@ -187,14 +189,14 @@ class Journal:
 
         Raises `MessageDeleted` where its author was forgotten meanwhile.
         """
+        values: dict[str, Any] = {"state": case((messages.c.state == "received", "answering"), else_=messages.c.state)}
+        # A notice was written before: it tells of what could be told then.
+        if message.origin.purpose not in NOTICE_PURPOSES:
+            values["visible_sources"] = to_stored_labels(visible_labels)
+        change = update(messages).filter_by(**self._own_values(message)).values(values)
+        change = change.returning(messages.c.text, IS_DROPPED.label("is_dropped"))
         async with self.database.transaction() as connection:
-            row = update(messages).filter_by(**self._own_values(message))
-            # A notice was written before: it tells of what could be told then.
-            if message.origin.purpose not in NOTICE_PURPOSES:
-                await connection.execute(row.values(visible_sources=to_stored_labels(visible_labels)))
-            await connection.execute(row.filter_by(state="received").values(state="answering"))
-            query = select(messages.c.text, IS_DROPPED.label("is_dropped")).filter_by(**self._own_values(message))
-            stored = (await connection.execute(query)).first()
+            stored = (await connection.execute(change)).first()
         if stored is None and self.database.owner:
             raise ClaimLost(f"message {message.id} was taken over")
         if stored and stored.is_dropped:
@@ -218,7 +220,8 @@ class Journal:
     async def mark_transcribed(self, message: Message, attachments: Sequence[Attachment], transcript: str) -> None:
         """Record attachments with what the voice message among them says: the text of a message that has no other."""
         text = case((messages.c.text == "", transcript), else_=messages.c.text)
-        await self._update_row(message, attachments=[asdict(attachment) for attachment in attachments], text=text)
+        stored_attachments = [asdict(attachment) for attachment in attachments]
+        await self._change_row(message, {"attachments": stored_attachments, "text": text})
 
     async def get_attachments(self, message: Message) -> tuple[Attachment, ...]:
         """Return a message's attachments, with what became known of them since it came."""
@@ -228,20 +231,19 @@ class Journal:
 
     async def mark_posting(self, message: Message) -> None:
         """Record that the reply is about to be posted; after a crash it is unknown whether it was."""
-        await self._update_row(message, state="sending")
+        await self._change_row(message, {"state": "sending"})
 
     async def mark_rejected(self, message: Message) -> None:
         """Record that nothing was posted after all."""
-        await self._update_row(message, state="answering")
+        await self._change_row(message, {"state": "answering"})
 
     async def mark_posted(self, message: Message, reply_id: str) -> None:
         """Record the platform's id of the reply: after a crash it is edited instead of posted again."""
-        await self._update_row(message, state="answering", reply_id=reply_id)
+        await self._change_row(message, {"state": "answering", "reply_id": reply_id})
 
     async def mark_answered(self, message: Message, reply: Reply) -> None:
         """Close a message with its reply."""
-        reply_values = to_reply_values(reply)
-        await self._complete(message, "answered", lambda _: {**reply_values, **_get_kept_text(message)})
+        await self._complete(message, "answered", {**to_reply_values(reply), **get_kept_text(message)})
 
     async def mark_delivered(self, message: Message, reply: Reply) -> None:
         """Close a message with the reply that `mark_delivery` recorded, as far as it is still there.
@@ -250,11 +252,11 @@ class Journal:
         """
         is_kept = True
 
-        def keep(delivery: Mapping[str, Any] | None) -> Mapping[str, Any]:
+        def keep(delivery: Mapping[str, Any] | None) -> Values:
             nonlocal is_kept
             kept_reply = read_left(reply, delivery)
             is_kept = kept_reply is reply
-            return {**to_reply_values(kept_reply), **_get_kept_text(message)}
+            return {**to_reply_values(kept_reply), **get_kept_text(message)}
 
         await self._complete(message, "answered", keep)
         if not is_kept:
@@ -263,12 +265,12 @@ class Journal:
     async def mark_skipped(self, message: Message, skip: Skip, visible_labels: frozenset[str] | None = None) -> None:
         """Close a message without an answer, with the reason, which may name what has `visible_labels`."""
         sources = {} if visible_labels is None else {"visible_sources": to_stored_labels(visible_labels)}
-        values: dict[str, Any] = {**get_skip_values(skip), **sources, **_get_kept_text(message)}
-        await self._complete(message, "silent", lambda _: values, skip)
+        values: dict[str, Any] = {**get_skip_values(skip), **sources, **get_kept_text(message)}
+        await self._complete(message, "silent", values, skip)
 
     async def mark_failed(self, message: Message, reason: str) -> None:
         """Close a message whose answer failed."""
-        await self._complete(message, "failed", lambda _: {"reason": reason, **_get_kept_text(message)})
+        await self._complete(message, "failed", {"reason": reason, **get_kept_text(message)})
 
     async def get_pending(self, platform: str) -> Sequence[tuple[Message, str]]:
         """Return the unfinished messages, oldest first, each with its reply's id or ""."""
@@ -284,7 +286,7 @@ class Journal:
 
     async def mark_delivery(self, message: Message, reply: Reply, parts: Mapping[int, str]) -> None:
         """Record the final reply before it is posted, and the ids of its further parts, "" for one being posted."""
-        await self._update_row(message, delivery=to_delivery(reply, parts))
+        await self._change_row(message, {"delivery": to_delivery(reply, parts)})
 
     async def mark_parts(self, message: Message, parts: Mapping[int, str]) -> None:
         """Record the ids of the further parts of the reply that `mark_delivery` recorded, if that is still there."""
@@ -301,7 +303,7 @@ class Journal:
         Not where somebody in what it was made from was forgotten meanwhile, as `find_forgotten` says.
         """
         values = {"state": DRAFTED, "delivery": to_delivery(reply, {}), "settled_at": datetime.now(UTC)}
-        await self._change_row(message, lambda _: values, parts, others)
+        await self._change_row(message, values, parts, others)
 
     async def get_delivery(
         self, message: Message, visible_labels: frozenset[str] | None
@@ -337,16 +339,18 @@ class Journal:
 
         If its reply `is_final`, it is dropped as well where it is finished. All of it holds at one moment.
         """
-        remembered = select(func.count()).select_from(select_remembered(others).subquery()).scalar_subquery()
-        columns = [messages.c.state, messages.c.owner, IS_DROPPED.label("is_dropped"), remembered.label("remembered")]
+        columns = [messages.c.state, messages.c.owner, IS_DROPPED.label("is_dropped")]
+        if others:
+            remembered = select(func.count()).select_from(select_remembered(others).subquery()).scalar_subquery()
+            columns.append((remembered == len(others)).label("are_remembered"))
         query = select(*columns, *(messages.c[part] for part in parts)).filter_by(**identity_values(message))
         row = await self.database.fetch_first(query)
-        owner = self.database.owner
-        if row is None or (is_final and owner not in ("", row.owner)):
+        if row is None or (is_final and self.database.owner not in ("", row.owner)):
             return "author" if is_final else ""
         if row.is_dropped or (is_final and row.state not in UNFINISHED_STATES):
             return "author"
-        return "" if row.remembered == len(others) and all(row[len(columns) :]) else "others"
+        _state, _owner, _is_dropped, *are_there = row
+        return "" if all(are_there) else "others"
 
     async def restart_begun(self, platform: str) -> int:
         """Reset answers of which nothing was posted, so edits count again; return how many were being posted."""
@@ -495,17 +499,18 @@ class Journal:
         await self.database.close()
 
     async def _complete(
-        self, message: Message, state: ProcessingOutcome, make_values: MakeValues, skip: Skip | None = None
+        self, message: Message, state: ProcessingOutcome, values: Values | MakeValues, skip: Skip | None = None
     ) -> None:
         # A request to be forgotten must not keep its author's name, whatever came of it: nobody can forget it again.
         is_request_to_forget = message.command == "forget"
         erased_values = ERASED_VALUES if is_request_to_forget else {}
+        settled_values = {"state": state, "settled_at": datetime.now(UTC), "delivery": None}
 
-        def make_all(delivery: Mapping[str, Any] | None) -> Mapping[str, Any]:
-            settled_values = {"state": state, "settled_at": datetime.now(UTC), "delivery": None}
-            return {**erased_values, **make_values(delivery), **settled_values}
+        def complete(new_values: Values) -> Values:
+            return {**erased_values, **new_values, **settled_values}
 
-        await self._change_row(message, make_all)
+        changed_values = (lambda delivery: complete(values(delivery))) if callable(values) else complete(values)
+        await self._change_row(message, changed_values)
         self.count(message, state, skip)
         is_command = message.command not in ASK_COMMANDS
         if is_request_to_forget or (is_command and await erase_nobodys(self.database, identity_values(message))):
@@ -515,24 +520,21 @@ class Journal:
         """Count a message that is finished among the metrics."""
         self._metrics.record_message(message.key.platform, state, skip)
 
-    async def _update_row(self, message: Message, **values: Any) -> None:
-        await self._change_row(message, lambda _: values)
-
     async def _change_row(
         self,
         message: Message,
-        make_values: MakeValues,
+        values: Values | MakeValues,
         parts: Collection[StoredPart] = (),
         others: Collection[int] = (),
     ) -> None:
-        """Write values of a message, made from the reply that is recorded there.
+        """Write values of a message, or what they are made to be of the reply that is recorded there.
 
         Not where the one whom it is about was forgotten meanwhile, or somebody in its `parts` or in `others` (see
         `find_forgotten`). Raises `ClaimLost` when another daemon has taken it over.
         """
         for delay_s in iter_retry_delays():
             try:
-                if not await self._write_row(message, make_values, parts, others):
+                if not await self._write_row(message, values, parts, others):
                     await self.require_claim(message)
                     if await self.database.fetch_value(select(IS_DROPPED).filter_by(**identity_values(message))):
                         await self._erase_cached(message)
@@ -547,19 +549,23 @@ class Journal:
 
     @uncancellable
     async def _write_row(
-        self, message: Message, make_values: MakeValues, parts: Collection[StoredPart], others: Collection[int]
+        self, message: Message, values: Values | MakeValues, parts: Collection[StoredPart], others: Collection[int]
     ) -> int:
-        recorded = select(messages.c.delivery).filter_by(**identity_values(message)).with_for_update()
+        delivery = None
         own_row = update(messages).filter_by(**self._own_values(message)).where(~IS_DROPPED)
         async with self.database.transaction() as connection:
             # First, as who is forgotten: whoever forgets them now waits, and finds what is written here.
-            query = select_remembered(others).with_for_update(read=True)
-            remembered = (await connection.scalars(query)).all() if others else ()
-            delivery = await connection.scalar(recorded)
-            own_parts = (await connection.execute(_select_parts(message, parts))).first() if parts else None
-            if len(remembered) < len(others) or not all(own_parts or ()):
+            if others:
+                query = select_remembered(others).with_for_update(read=True)
+                if len((await connection.scalars(query)).all()) < len(others):
+                    return 0
+            # Who reads the row keeps it from everybody else until it is written.
+            if parts or callable(values):
+                delivery = await connection.scalar(_select_parts(message, ["delivery"]).with_for_update())
+            if parts and not all((await connection.execute(_select_parts(message, parts))).first() or ()):
                 return 0
-            return (await connection.execute(own_row.values(make_values(delivery)))).rowcount
+            change = own_row.values(values(delivery) if callable(values) else values)
+            return (await connection.execute(change)).rowcount
 
     async def _erase_cached(self, message: Message) -> None:
         """Erase what was cached in a chat while a message was answered: somebody in it was forgotten.
@@ -592,8 +598,3 @@ class Journal:
 
 def _select_parts(message: Message, parts: Collection[StoredPart]) -> Select[Any]:
     return select(*(messages.c[part] for part in parts)).filter_by(**identity_values(message))
-
-
-def _get_kept_text(message: Message) -> dict[str, Any]:
-    """Return what replaces the text of a closed message: a report quotes questions that people may want forgotten."""
-    return {"text": ""} if message.origin.purpose == "report" else {}

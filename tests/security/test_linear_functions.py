@@ -58,6 +58,7 @@ OURS = tuple(f"{ROOT / package}/" for package in ("bots", "core", "knowledge", "
 SHORT_INPUTS = ("core/llm/decision_schema.py", "core/language/courtesies.py", "core/language/question_matching.py")
 # A text that takes so many times longer than a harmless one is looked at closely.
 SUSPICIOUS = 6
+FAR_TOO_LONG = 3
 HOSTILE = tuple(Text("x\n\n", unit, "\x00!") for unit in UNITS)
 
 
@@ -80,15 +81,16 @@ def get_limits(run: Function) -> Growth:
     """Return the sizes for a function: harmless texts of the first take about `TARGET_S`."""
     run(BENIGN.make(50))
     size = MAX_SIZE
-    while (
-        seconds := min(measure(run, BENIGN.make(size), time.perf_counter) for _ in range(5))
-    ) > TARGET_S and size > MIN_SIZE:
+    # What takes far too long is not measured closely.
+    while size > MIN_SIZE and measure_benign(run, size, 2) > FAR_TOO_LONG * TARGET_S:
+        size = max(MIN_SIZE, size // 2)
+    while (seconds := measure_benign(run, size)) > TARGET_S and size > MIN_SIZE:
         size = max(MIN_SIZE, size // 2)
     return Growth(size, SUSPICIOUS * max(seconds, TARGET_S / 4), FACTOR * size, 0.005, max_s=4.0)
 
 
-def measure_benign(run: Function, size: int) -> float:
-    return min(measure(run, BENIGN.make(size), time.perf_counter) for _ in range(5))
+def measure_benign(run: Function, size: int, runs: int = 5) -> float:
+    return min(measure(run, BENIGN.make(size), time.perf_counter) for _ in range(runs))
 
 
 def find_slow_text(function: Function) -> str:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -495,25 +496,48 @@ def test_who_brings_words_of_others_says_whose_they_are() -> None:
 
 def list_calls(folder: str) -> Iterator[tuple[str, str, str]]:
     """Yield the attributes that code uses: in which function, as file:function, of what, and the name."""
-    for file in sorted((ROOT / folder).rglob("*.py")):
-        path = file.relative_to(ROOT).as_posix()
-        for function, node in _walk(ast.parse(file.read_text("utf-8"))):
-            yield f"{path}:{function}", ast.unparse(node.value), node.attr
+    for path, uses in _read_folder(folder):
+        for function, receiver, name in uses.attributes:
+            yield f"{path}:{function}", receiver, name
 
 
 def list_names(folder: str, name: str) -> Iterator[str]:
     """Yield the functions that use a name, as file:function."""
-    for file in sorted((ROOT / folder).rglob("*.py")):
-        path = file.relative_to(ROOT).as_posix()
-        for function, node in _walk(ast.parse(file.read_text("utf-8")), kind=ast.Name):
-            if node.id == name:
+    for path, uses in _read_folder(folder):
+        for function, used_name in uses.names:
+            if used_name == name:
                 yield f"{path}:{function}"
 
 
-def _walk(node: ast.AST, function: str = "", kind: type[ast.expr] = ast.Attribute) -> Iterator[tuple[str, Any]]:
+@dataclass(frozen=True, slots=True)
+class Uses:
+    """What the functions of a file use."""
+
+    attributes: list[tuple[str, str, str]]
+    names: list[tuple[str, str]]
+
+
+def _read_folder(folder: str) -> Iterator[tuple[str, Uses]]:
+    for file in sorted((ROOT / folder).rglob("*.py")):
+        yield file.relative_to(ROOT).as_posix(), _read_file(file)
+
+
+@cache
+def _read_file(file: Path) -> Uses:
+    """Read a file once for all tests: that takes longer than they do."""
+    uses = Uses([], [])
+    for function, node in _walk(ast.parse(file.read_text("utf-8"))):
+        if isinstance(node, ast.Attribute):
+            uses.attributes.append((function, ast.unparse(node.value), node.attr))
+        else:
+            uses.names.append((function, node.id))
+    return uses
+
+
+def _walk(node: ast.AST, function: str = "") -> Iterator[tuple[str, ast.Attribute | ast.Name]]:
     for child in ast.iter_child_nodes(node):
         is_named = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
         inner = f"{function}.{child.name}".removeprefix(".") if is_named else function
-        if isinstance(child, kind):
+        if isinstance(child, ast.Attribute | ast.Name):
             yield function, child
-        yield from _walk(child, inner, kind)
+        yield from _walk(child, inner)

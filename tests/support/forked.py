@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -20,6 +21,7 @@ from asyncio.subprocess import PIPE
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,6 +48,12 @@ def start_server(config: pytest.Config) -> None:
         command = [sys.executable, "-W", "error", "-m", "tests.support.fork_server", str(listener.fileno())]
         config.stash[SERVER] = subprocess.Popen(command, cwd=ROOT, pass_fds=[listener.fileno()])
     os.environ[ADDRESS] = str(folder / "socket")
+
+
+def fork_workers(specs: Sequence[Any]) -> None:
+    """Let the workers of pytest-xdist, by what describes them, be forks."""
+    for spec in specs:
+        spec.python = shlex.join([sys.executable, "-E", "-S", str(Path(__file__).with_name("fork_worker.py"))])
 
 
 def stop_server(config: pytest.Config) -> None:
