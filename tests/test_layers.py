@@ -113,7 +113,7 @@ VENDORS = {
     ],
     "playwright": ["knowledge/sources/website/rendering.py"],
     "pydantic_core": ["core/settings/"],
-    "pypdf": ["knowledge/formats/"],
+    "pypdfium2": ["knowledge/formats/pdf.py"],
     "regex": ["core/language/word_filter.py"],
     "rich": ["bots/cli/", "bots/console/", "bots/common/terminal.py"],
     "safetensors": ["knowledge/embedding/ctranslate2_model.py", "knowledge/embedding/numpy_model.py"],

@@ -42,6 +42,7 @@ _CODE_ROLES = re.compile(
 )
 # Of which only the last part is shown; others begin the path of a file.
 SHORT_NAME = re.compile(r"~[\w@.]")
+_EMPTY_BRACKETS = re.compile(r"[ ]?\([ ]?\)")
 _ICON_ROLES = re.compile(r"octicon|fa|fa[bsr]|material-\w+|bi|iconify")
 WEB = ("http://", "https://")
 # What Sphinx, and sphinx-issues, set before a number.
@@ -198,6 +199,7 @@ def clean_inline(
     text = text.strip()
     if len(text) > MAX_INLINE_CHARS or not _CHANGED_MARKUP.search(text):
         return join_lines(text)
+    source = text
     text = write_short_codes(_join_wide_lines(text))
     labels = environment.get("labels", {})
     if "{" in text:
@@ -224,7 +226,17 @@ def clean_inline(
         if token.type == "footnote_ref" and (note := labels.get(f"[^{token.meta['label']}]")):
             token.markup = f" ({note})"
     written = "\n".join(" ".join(line.split()) for line in _write(tokens, labels).split("\n") if line.strip())
+    written = drop_empty_brackets(written, source)
     return WAY + written if is_way and written else written
+
+
+def drop_empty_brackets(written: str, source: str) -> str:
+    """Return a text without brackets that have come to be empty, as those around a picture.
+
+    >>> drop_empty_brackets("The button () runs it.", "The button (<i></i>) runs it.")
+    'The button runs it.'
+    """
+    return written if "()" in source else _EMPTY_BRACKETS.sub("", written)
 
 
 def clean_title(parser: MarkdownIt, text: str, environment: MutableMapping[str, Any]) -> str:

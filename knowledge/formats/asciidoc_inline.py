@@ -6,7 +6,7 @@ import html
 import re
 from collections.abc import Callable, Mapping
 
-from core.markup.inline import move_signs, name_label, name_picture, strip_tags
+from core.markup.inline import drop_empty_brackets, move_signs, name_label, name_picture, strip_tags
 from knowledge.formats.inline import escape, make_code, make_link
 
 # What an attribute may hold: those that name each other would double it with every line.
@@ -66,6 +66,8 @@ _OLD_MARKS = re.compile(
 _SYMBOLS = {"`'": "’", "(C)": "©", "(R)": "®", "(TM)": "™"}
 _SYMBOL = re.compile(r"(?<=\w)`'|\\?\((?:C|R|TM)\)")
 _ALT = re.compile(r"(?:^|,)[ ]{0,5}alt=\"?([^\",]{1,200})")
+# What a macro of an extension shows, by the name of an attribute.
+_SHOWN = re.compile(r"(?:^|,)[ ]{0,5}(?:alt|caption|display|label|text|title)=\"?([^\",]{1,200})")
 _DASHES = re.compile(r"(?<=\w)--(?=\w)|(?<= )--(?= )")
 # What is left of a picture.
 _HOLE = re.compile(r"(?<=\S)[ ]{2,}(?=\S)")
@@ -175,7 +177,7 @@ def write_inline(text: str, depth: int = 0) -> str:
         pieces += [_write_plain(text[end : match.start()]), _write_mark(match, depth)]
         end = match.end()
     written = "".join([*pieces, _write_plain(text[end:])]).replace(_PLUS, "+")
-    return written if depth else _HOLE.sub(" ", written)
+    return written if depth else drop_empty_brackets(_HOLE.sub(" ", written), text)
 
 
 def _write_plain(text: str) -> str:
@@ -293,5 +295,6 @@ def _write_macro(name: str, target: str, attributes: str, depth: int) -> str:
         return writers[name]()
     # One of an extension, as for the documentation of a class: its text, or what it names, before what else it says.
     named = target.partition(",")[0]
-    text = attributes or ("" if _SIGN_OF_CODE.search(named) else named)
+    shown = _SHOWN.search(attributes)
+    text = shown[1] if shown else attributes.strip() or ("" if _SIGN_OF_CODE.search(named) else named)
     return _write_title(text, depth) if text else make_code(named)

@@ -7,23 +7,33 @@ from collections.abc import Sequence
 
 import pypdf
 
+# Where a text stands from the left and from the bottom, how large it is, and the text; what begins with "`" is code.
+Drawing = tuple[float, float, float, str]
+
 
 def write_pdf(*pages: str) -> bytes:
     """Return a PDF with the lines of each page."""
+    return draw_pdf(
+        *([(50, 700 - 14 * number, 12, line) for number, line in enumerate(page.split("\n"))] for page in pages)
+    )
+
+
+def draw_pdf(*pages: Sequence[Drawing]) -> bytes:
+    """Return a PDF with texts at their places on each page, drawn one after the other."""
     count = len(pages)
-    kids = " ".join(f"{number + 4} 0 R" for number in range(count))
+    kids = " ".join(f"{number + 5} 0 R" for number in range(count))
     objects = [
         "<< /Type /Catalog /Pages 2 0 R >>",
         f"<< /Type /Pages /Kids [{kids}] /Count {count} >>",
         "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>",
+        "<< /Type /Font /Subtype /Type1 /BaseFont /Courier /Encoding /WinAnsiEncoding >>",
     ]
-    font = "<< /Font << /F1 3 0 R >> >>"
+    fonts = "<< /Font << /F1 3 0 R /F2 4 0 R >> >>"
     for number in range(count):
-        page_fields = f"/Contents {number + 4 + count} 0 R /Resources {font} /MediaBox [0 0 600 800]"
+        page_fields = f"/Contents {number + 5 + count} 0 R /Resources {fonts} /MediaBox [0 0 600 800]"
         objects.append(f"<< /Type /Page /Parent 2 0 R {page_fields} >>")
     for page in pages:
-        lines = " ".join(f"({_escape(line)}) Tj T*" for line in page.split("\n"))
-        stream = f"BT /F1 12 Tf 14 TL 50 700 Td {lines} ET"
+        stream = " ".join(["BT", *map(_draw, page), "ET"])
         objects.append(f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream")
     data = b"%PDF-1.4\n"
     offsets = []
@@ -49,3 +59,9 @@ def add_bookmarks(data: bytes, bookmarks: Sequence[tuple[int, int, str]]) -> byt
 
 def _escape(text: str) -> str:
     return text.replace("\\", "\\\\").replace("(", "\\(").replace(")", "\\)")
+
+
+def _draw(drawing: Drawing) -> str:
+    x, y, size, text = drawing
+    font = "F2" if text.startswith("`") else "F1"
+    return f"/{font} {size} Tf 1 0 0 1 {x:.2f} {y:.2f} Tm ({_escape(text.removeprefix('`'))}) Tj"

@@ -418,6 +418,8 @@ def test_preformatted_text_keeps_its_blank_lines(markup: str) -> None:
         ("# Go :rocket:", "# Go 🚀"),
         ("<p>Go :rocket: with <code>:rocket:</code></p>", "Go 🚀 with `:rocket:`"),
         ("{octicon}`tag;1em` Use {fas}`spinner` 1.2 {material-regular}`x`.", "Use 1.2 ."),
+        ('The button (<i class="fas fa-play"></i>) runs it (:material-play:).', "The button runs it."),
+        ("Call f() (:material-play:).", "Call f() ()."),
     ],
 )
 def test_emoji_are_shown_and_icons_left_out(markup: str, text: str) -> None:

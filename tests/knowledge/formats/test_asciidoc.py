@@ -52,6 +52,8 @@ def walk(blocks: Iterable[Block]) -> Iterator[Block]:
         ("> > What?\n>\n> This:\n>\n> * c\n> * d\n\n>e", "> > What?\n>\n> This:\n>\n> - c\n> - d\n\n\\>e"),
         ("The plugins`' page, 'a`' and '`b`' (C) (TM), \\(R)", "The plugins’ page, 'a’ and ‘b’ © ™, (R)"),
         ("who icon:truck[2x, alt=shipped] it icon:x[alt=\"is, so\"] icon:y[2x]", "who shipped it is"),
+        ("The button (icon:play[]) of feature:x-3.0[display=The X 3.0, role=y] and config:port[ ].",
+         "The button of The X 3.0 and port."),
         (".A title\n====\nText.\n====", "A title\n\nText."),
         ("====\n[quote]\n# no heading\n====", "> \\# no heading"),
         ("Date: :: Today", "**Date:** Today"),

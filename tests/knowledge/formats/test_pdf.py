@@ -1,13 +1,16 @@
-"""PDF documents: bookmarks head their text, what every page repeats is left out, and no text is taken for Markdown."""
+"""PDF documents: bookmarks head their text, sentences and code are whole, and what every page repeats is left out."""
 
 from __future__ import annotations
 
-import pypdf
+import time
+from collections.abc import Sequence
+
 import pytest
 
+from knowledge.formats.page_layout import make_lines
 from knowledge.formats.pdf import read_pdf
 from knowledge.parsing.limits import FormatError
-from tests.support.pdf_documents import add_bookmarks, write_pdf
+from tests.support.pdf_documents import Drawing, add_bookmarks, draw_pdf, write_pdf
 
 TEXTS = ("The broker listens on port 9092.", "Backups run at three.", "Copies are kept for ninety days.", "It resumes.")
 
@@ -15,6 +18,12 @@ TEXTS = ("The broker listens on port 9092.", "Backups run at three.", "Copies ar
 def read_pages(*pages: str) -> list[str]:
     """Return the text of the pages of a PDF, without their numbers and what keeps their lines apart."""
     text = read_pdf(write_pdf(*pages)).replace("  \n", "\n")
+    return [page.partition("\n\n")[2] for page in f"\n\n{text}".split("\n\n# Page ")[1:]]
+
+
+def read_drawings(*pages: Sequence[Drawing]) -> list[str]:
+    """Return the text below each heading of a drawn PDF."""
+    text = read_pdf(draw_pdf(*pages)).replace("  \n", "\n")
     return [page.partition("\n\n")[2] for page in f"\n\n{text}".split("\n\n# Page ")[1:]]
 
 
@@ -83,11 +92,6 @@ def test_text_is_read_as_it_stands(text: str, expected: str) -> None:
     assert read_pages(text) == [expected]
 
 
-def test_signs_of_a_font_of_icons_are_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pypdf.PageObject, "extract_text", lambda page: "Start it.\n\uf0eb\n\uf0eb Hint: stop it.")
-    assert read_pages("") == ["Start it.\n\nHint: stop it."]
-
-
 def test_bookmarks_head_their_text() -> None:
     pages = ("Cover", "1 Install\nRun it.\n1.1 On Linux\nUse apt.", "It goes on.\n2 The\nBackup\nCopy it.")
     bookmarks = [(1, 1, "Install"), (2, 1, "On Linux"), (1, 2, "The Backup")]
@@ -117,24 +121,121 @@ def test_a_scan_is_named() -> None:
 WIDTHS = {"A": 667, "c": 500, "o": 556, "u": 556, "n": 556, "t": 278, "a": 556, "m": 833, "e": 556, " ": 278}
 
 
-def draw_twice(*pieces: str) -> bytes:
-    """Return a PDF whose first line is drawn twice, piece by piece, as makers of PDF draw what is bold."""
-    stream, x = "", 50.0
-    for piece in pieces:
-        for shift in (0.0, 0.3):
-            stream += f"1 0 0 1 {x + shift:.2f} 700 Tm ({piece}) Tj " if piece.strip() else ""
-        x += sum(WIDTHS[letter] for letter in piece) * 12 / 1000
-    whole = write_pdf("x" * (len(stream) + 4), "")
-    drawn = f"({'x' * (len(stream) + 4)}) Tj T*"
-    return whole.replace(drawn.encode(), f"{stream}1 0 0 1 50 680 Tm (Number one.) Tj".ljust(len(drawn)).encode())
-
-
 @pytest.mark.parametrize("pieces", [["Account name"], ["Account", " ", "name"], [*"Account name"]])
 def test_what_is_drawn_twice_at_one_place_is_read_once(pieces: list[str]) -> None:
-    assert read_pdf(draw_twice(*pieces)).replace("  \n", "\n") == "# Page 1\n\nAccount name\nNumber one."
+    # So makers of PDF draw what is bold, piece by piece.
+    drawings: list[Drawing] = []
+    x = 50.0
+    for piece in pieces:
+        drawings += [(x + shift, 700, 12, piece) for shift in (0.0, 0.3) if piece.strip()]
+        x += sum(WIDTHS[letter] for letter in piece) * 12 / 1000
+    text = read_pdf(draw_pdf([*drawings, (50, 680, 12, "Number one.")]))
+    assert text.replace("  \n", "\n") == "# Page 1\n\nAccount name\nNumber one."
 
 
 def test_what_is_said_twice_stays() -> None:
     assert read_pages("Copy that.\nCopy that.\nbeep beep byebye mama") == [
         "Copy that.\nCopy that.\nbeep beep byebye mama"
     ]
+
+
+LINES = (
+    "The broker keeps every message on the disk until each",
+    "of its readers has taken it, which needs much space,",
+    "but never loses one, as long as the machine has power",
+)
+
+
+def set_lines(*lines: str, top: float = 700, left: float = 50, size: float = 10) -> list[Drawing]:
+    """Return lines below each other, all of one width, as they are in a book."""
+    return [(left, top - 12 * number, size, line) for number, line in enumerate(lines)]
+
+
+def test_lines_of_a_paragraph_are_joined_and_others_are_not() -> None:
+    (text,) = read_drawings([*set_lines(*LINES, "and a backup."), *set_lines("A heading", "Short lines", top=600)])
+    assert text == f"{' '.join(LINES)} and a backup.\n\nA heading\nShort lines"
+
+
+def test_rows_and_items_are_not_joined() -> None:
+    rows = [("port of the broker that all of the clients use", "9092"), ("host", "10.0.0.1"), ("name", "broker")]
+    table = [
+        (x, 700 - 12 * row, 10.0, cell)
+        for row, cells in enumerate(rows)
+        for x, cell in zip((50, 350), cells, strict=True)
+    ]
+    items = [f"{mark} {LINES[0]}" for mark in ("-", "1.", "b)", "[3]")]
+    (text,) = read_drawings([*table, *set_lines(*items, top=600)])
+    assert [line.split()[0] for line in text.replace("\\", "").split("\n") if line] == [
+        "port",
+        "host",
+        "name",
+        "-",
+        "1.",
+        "b)",
+        "[3]",
+    ]
+
+
+def test_sentences_go_on_over_columns_and_pages() -> None:
+    first = [
+        *set_lines(*LINES, left=40),
+        *set_lines(*LINES[1:], "and then it starts again for all its readers at the next", left=330),
+    ]
+    second = set_lines("hour. Then it waits.", "It stops.")
+    (text,) = read_drawings(first, second)
+    last = "and then it starts again for all its readers at the next hour. Then it waits."
+    assert text.startswith(f"{' '.join([*LINES, *LINES[1:]])} {last}")
+
+
+def test_a_sentence_that_ends_with_its_page_is_not_joined() -> None:
+    pages = [*LINES[:2], "and loses none, as long as the machine has no fault."], ["However, it waits."]
+    assert len(read_drawings(*(set_lines(*page) for page in pages))) == 2
+
+
+def test_marks_of_footnotes_are_no_part_of_words_and_the_notes_follow() -> None:
+    page = [
+        (50, 700, 10, "The broker keeps messages"),
+        (176.5, 704, 6, "12"),
+        (186, 700, 10, "on its disk."),
+        (50, 688, 10, "So it has 10"),
+        (103, 692, 6, "6"),
+        (109, 688, 10, "of them, and more at"),
+        (50, 100, 8, "12 See the manual."),
+    ]
+    (text,) = read_drawings(page, set_lines("once than others."))
+    whole = "The broker keeps messages on its disk.\nSo it has 10⁶ of them, and more at once than others."
+    assert text == f"{whole}\n\n12 See the manual."
+
+
+def test_code_keeps_its_lines_and_loses_their_numbers() -> None:
+    code = ["`def run():", "`    stop()", "`", "`    return 7"]
+    numbered = [(30, 700 - 12 * number, 6, f"{number + 1}") for number in range(4)]
+    drawings = [drawing for pair in zip(numbered, set_lines(*code, left=48), strict=True) for drawing in pair]
+    assert (
+        read_drawings(set_lines(*code))
+        == read_drawings(drawings)
+        == ["```\ndef run():\n    stop()\n\n    return 7\n```"]
+    )
+
+
+def test_what_stands_at_one_place_of_many_pages_is_left_out() -> None:
+    pages = [[*set_lines(f"Text {name}."), (10, 400, 8, "DRAFT"), *set_lines("a", "b", "c", top=50)] for name in "defg"]
+    assert read_drawings(*pages) == [f"Text {name}." for name in "defg"]
+
+
+def test_letters_and_icons_of_old_fonts_are_read() -> None:
+    segments = [
+        [(sign, 10.0 * place, 0.0, 10.0 * place + 9, 10.0) for place, sign in enumerate("na\xa8\u0131ve \uf0eb")]
+    ]
+    assert [line.text for line in make_lines(segments)] == ["na\xefve"]
+
+
+def test_words_without_a_space_between_them_are_two() -> None:
+    assert read_drawings([(50, 700, 10, "The end"), (50 + 38.7, 700, 10, "of it is here")]) == ["The end of it is here"]
+
+
+def test_a_page_without_end_takes_bounded_time() -> None:
+    drawings: list[Drawing] = [(50, 700, 10, "x")] * 20_000
+    start = time.thread_time()
+    read_pdf(draw_pdf(drawings, [(number % 500, number % 700, 10, "x y") for number in range(20_000)]))
+    assert time.thread_time() - start < 20
