@@ -482,8 +482,8 @@ def test_who_brings_words_of_others_says_whose_they_are() -> None:
     """Otherwise nobody could forget them: the bot may have seen them nowhere else."""
     silent = set[str]()
     for file in sorted((ROOT / "bots").rglob("*.py")):
-        for function, call in _walk(ast.parse(file.read_text("utf-8")), kind=ast.Call):
-            names = {keyword.arg for keyword in call.keywords}
+        for function, node in _walk(ast.parse(file.read_text("utf-8"))):
+            names = {keyword.arg for keyword in node.keywords} if isinstance(node, ast.Call) else set()
             if "quoted" in names and "quoted_authors" not in names:
                 silent.add(f"{file.relative_to(ROOT).as_posix()}:{function}")
     assert silent == {
@@ -529,15 +529,15 @@ def _read_file(file: Path) -> Uses:
     for function, node in _walk(ast.parse(file.read_text("utf-8"))):
         if isinstance(node, ast.Attribute):
             uses.attributes.append((function, ast.unparse(node.value), node.attr))
-        else:
+        elif isinstance(node, ast.Name):
             uses.names.append((function, node.id))
     return uses
 
 
-def _walk(node: ast.AST, function: str = "") -> Iterator[tuple[str, ast.Attribute | ast.Name]]:
+def _walk(node: ast.AST, function: str = "") -> Iterator[tuple[str, ast.AST]]:
+    """Yield all that is in a node, each with the function that it is in."""
     for child in ast.iter_child_nodes(node):
         is_named = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
         inner = f"{function}.{child.name}".removeprefix(".") if is_named else function
-        if isinstance(child, ast.Attribute | ast.Name):
-            yield function, child
+        yield function, child
         yield from _walk(child, inner)
