@@ -64,7 +64,9 @@ _CALLOUT = re.compile(
     r"(?<![ \t])(?:[ \t]*+(?:(?://|#|--|;;)[ \t]*+)?(?:(?<!\\)<(?:\d{1,3}|\.)>|<!--(?:\d{1,3}|\.)-->)){1,20}[ \t]*$"
 )
 _ESCAPED_CALLOUT = re.compile(r"\\(?=<\d{1,3}>[ \t]*$)")
-_AUTHOR = re.compile(r"[\w.'’-]+(?: [\w.'’-]+){0,3}(?: <[^<>]*>)?(?:;.*)?$")
+_AUTHOR = re.compile(
+    r"(?:[\w.'’-]+(?: [\w.'’-]+){0,3}(?: <[^<>]*>)?(?:;.*)?|(?:[^<>\n]{1,100}<[^<>@\s]{1,100}@[^<>\s]{1,100}>){1,9})$"
+)
 _REVISION = re.compile(r"v?\d[\w.-]*(?:,.*)?$|v?[\d.]+:.*$|\d{4}-\d\d-\d\d.*$")
 _ADMONITION_STYLES = ("NOTE", "TIP", "IMPORTANT", "WARNING", "CAUTION")
 _CODE_STYLES = ("source", "listing", "literal", "example-code", "console")
@@ -213,7 +215,7 @@ class _Reader:
     def _read_block(self, line: str, style: _Style) -> None:
         if delimiter := _DELIMITER.match(line):
             self._blocks += self._read_delimited(delimiter, style)
-        elif _RULE.match(line):
+        elif _RULE.match(line) and style.name not in _CODE_STYLES:
             number = self._lines[self._number].number
             self._blocks.append(Block("break", start_line=number, end_line=number))
             self._number += 1

@@ -87,6 +87,7 @@ _ESCAPING = re.compile(r"\b(?:[cn]|specialchar(?:acter)?s|normal)\b")
 _ESCAPED_IN_CODE = re.compile(r"\\(?=\{|(?:https?|link|xref):)")
 _CHARACTER = re.compile(r"&(?:#\d{1,7}|#x[0-9a-fA-F]{1,6}|[a-zA-Z]{2,10});")
 _SIGN_OF_CODE = re.compile(r"[^a-zA-Z0-9-]")
+_ELEMENT = re.compile(r"<([a-z]{1,20})(?:\s[^<>]*)?>.*</\1>", re.DOTALL)
 _BOLD = ("bold", "constrained_bold")
 _ITALIC = ("italic", "constrained_italic")
 _HIDDEN_MACROS = frozenset(("anchor", "icon", "image", "indexterm", "toc"))
@@ -99,8 +100,12 @@ def resolve_attributes(text: str, attributes: Mapping[str, str]) -> str:
 
 def _get_value(reference: re.Match[str], attributes: Mapping[str, str]) -> str:
     name = reference[1].lower()
+    value = attributes.get(name, _CHARACTERS.get(name, reference[0]))
+    if _ELEMENT.fullmatch(value):
+        # A picture, for one; what else is between brackets may be a placeholder.
+        value = strip_tags(value)
     # Behind a name, as that of a language, they are no marks.
-    return _PLUSES.sub(_PLUS * 2, attributes.get(name, _CHARACTERS.get(name, reference[0])))
+    return _PLUSES.sub(_PLUS * 2, value)
 
 
 def resolve_counters(text: str, attributes: dict[str, str]) -> str:
@@ -181,6 +186,7 @@ def write_inline(text: str, depth: int = 0) -> str:
 
 
 def _write_plain(text: str) -> str:
+    text = _COMMENT.sub("", text) if "<!--" in text else text
     text = _SYMBOL.sub(lambda match: _SYMBOLS.get(match[0], match[0][1:]), text)
     text = _UNKNOWN_VALUE.sub(r"\1", text)
     return escape(_DASHES.sub("—", _CHARACTER.sub(lambda match: html.unescape(match[0]), text)))

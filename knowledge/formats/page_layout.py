@@ -18,17 +18,16 @@ _ALL_RAISED = f"{_RAISED}⁺⁻⁻⁽⁾ⁿ"
 _TO_RAISED = str.maketrans("0123456789+-\u2212()n", _ALL_RAISED)
 _FROM_RAISED = str.maketrans(_RAISED, "0123456789")
 # Behind a word, or a sign: elsewhere it is an exponent.
-_NOTE_MARK = re.compile(rf"(?:(?<=[^\W\d_]{{2}})|(?<=[.,;:!?)\]\"'\u2019\u201d]))[{_RAISED}]{{1,3}}")
+_NOTE_MARK = re.compile(rf"(?:(?<=[^\W\d_]{{2}})|(?<=[.,;:!?)\]\"'\u2019\u201d]))[ ]?[{_RAISED}]{{1,3}}")
 _NOTE_START = re.compile(rf"[{_RAISED}]{{1,3}}|\d{{1,3}}(?=\s)")
 _LIST_MARK = re.compile(
     r"(?:[\u2022\u25cf\u25cb\u25a0\u25aa\u2023\u2043\u2013*-]|\(?(?:\d{1,2}|[a-z])[.)]|\[\d{1,3}\])\s"
 )
 _SENTENCE_END = re.compile(rf"[.!?:;\u3002\uff01\uff1f][\"')\]\u2019\u201d{_RAISED}]*$")
 # Signs of their own, which stand before their letter, and those that belong to one.
-_ACCENTS = dict(
-    zip("\u00a8\u00b4\u02c6\u02dc\u00b8\u02c7\u02da", "\u0308\u0301\u0302\u0303\u0327\u030c\u030a", strict=True)
-)
-_ACCENT = re.compile(f"([{''.join(_ACCENTS)}])([A-Za-z\u0131])")
+_ACCENT_SIGNS = "\u00a8\u00b4\u02c6\u02dc\u00b8\u02c7\u02da"
+_ACCENTS = dict(zip(f"{_ACCENT_SIGNS}`", "\u0308\u0301\u0302\u0303\u0327\u030c\u030a\u0300", strict=True))
+_ACCENT = re.compile(f"([{_ACCENT_SIGNS}]|(?<=[^\\W\\d_])`(?=[aeiou]))([A-Za-z\u0131])")
 _DOTLESS = str.maketrans("\u0131", "i")
 _LINE_NUMBER = re.compile(r"[0-9]{1,4}\s+(?=\S)")
 _HYPHENS = ("-", "\u00ad", "\u2010", "\u2011")
@@ -50,6 +49,9 @@ MIN_OVERLAP = 0.4
 MAX_GAP = 0.7
 MIN_SPACE = 0.15
 MIN_CELL_GAP = 1.5
+# Between two words whose letters are spaced, of which a line has so many.
+MIN_LETTER_GAP = 0.42
+MIN_SPACED_LETTERS = 8
 MAX_SIZE_DIFFERENCE = 0.08
 MIN_LEADING = 0.7
 MAX_LEADING = 2.0
@@ -163,7 +165,10 @@ class _Segment:
         return self, 0
 
     def _fill_gaps(self) -> list[Glyph]:
-        """Return the signs with spaces in gaps between letters; where all letters are spaced, these are none."""
+        """Return the signs with spaces in gaps between letters; where all letters are spaced, only in large ones."""
+        words = "".join(glyph[0] for glyph in self.glyphs).split()
+        if sum(len(word) == 1 and word.isalpha() for word in words) > max(MIN_SPACED_LETTERS, len(words) / 2):
+            return self._close_up()
         gaps = [following[1] - glyph[3] for glyph, following in pairwise(self.glyphs)]
         if not gaps or median_low(gaps) > MIN_SPACE * self.size / 2:
             return self.glyphs
@@ -174,6 +179,15 @@ class _Segment:
                 filled.append((" ", last[3], last[2], following[1], last[2]))
             filled.append(following)
         return filled
+
+    def _close_up(self) -> list[Glyph]:
+        placed = [glyph for glyph in self.glyphs if not glyph[0].isspace()]
+        closed = placed[:1]
+        for last, glyph in pairwise(placed):
+            if glyph[1] - last[3] > MIN_LETTER_GAP * self.size:
+                closed.append((" ", last[3], last[2], glyph[1], last[2]))
+            closed.append(glyph)
+        return closed
 
     def _is_raised(self, glyph: Glyph) -> bool:
         _, _, bottom, _, top = glyph
@@ -254,7 +268,7 @@ def split_notes(lines: Sequence[Line]) -> tuple[list[Line], list[Line]]:
     A note begins with a number that the page has as a mark, which is raised again or smaller than most of the page.
     """
     size = _find_size(lines)
-    marks = {mark.translate(_FROM_RAISED) for line in lines for mark in _NOTE_MARK.findall(line.text)}
+    marks = {mark.strip().translate(_FROM_RAISED) for line in lines for mark in _NOTE_MARK.findall(line.text)}
     texts: list[Line] = []
     notes: list[Line] = []
     numbers: set[str] = set()
@@ -271,7 +285,7 @@ def split_notes(lines: Sequence[Line]) -> tuple[list[Line], list[Line]]:
         (notes if is_note else texts).append(line)
     for line in texts:
         line.text = _NOTE_MARK.sub(
-            lambda mark: "" if mark[0].translate(_FROM_RAISED) in numbers else mark[0], line.text
+            lambda mark: "" if mark[0].strip().translate(_FROM_RAISED) in numbers else mark[0], line.text
         )
     return texts, notes
 

@@ -19,6 +19,7 @@ from knowledge.formats.inline import escape, find_sign, make_code, make_link
 from knowledge.parsing.limits import map_parser_errors
 
 # Nothing that a reader of the page sees.
+_BOLD = re.compile(r"\*\*[^*\n]{1,200}\*\*")
 _HIDDEN = frozenset(
     ("comment", "image", "label", "meta", "pending", "raw", "substitution_definition", "target", "title")
 )
@@ -273,8 +274,11 @@ class _Reader:
         return join_texts(self._read_children(node))
 
     def _make_table(self, node: Any, title: str, rows: Sequence[tuple[str, ...]], header_count: int) -> list[Block]:
-        """Return a table below its title. Several rows of names are one."""
+        """Return a table below its title. Several rows of names are one, and a first row in bold has names, too."""
         line = node.line or 0
+        if not header_count and len(rows) > 1 and all(map(_BOLD.fullmatch, rows[0])):
+            rows = [tuple(cell.strip("*") for cell in rows[0]), *rows[1:]]
+            header_count = 1
         header = tuple(" ".join(filter(None, cells)) for cells in zip_longest(*rows[:header_count], fillvalue=""))
         body = tuple(row for row in rows[header_count:] if any(row))
         caption = [Block("paragraph", title, start_line=line, end_line=line)] if title else []

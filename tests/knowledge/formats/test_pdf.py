@@ -224,10 +224,15 @@ def test_what_stands_at_one_place_of_many_pages_is_left_out() -> None:
 
 
 def test_letters_and_icons_of_old_fonts_are_read() -> None:
-    segments = [
-        [(sign, 10.0 * place, 0.0, 10.0 * place + 9, 10.0) for place, sign in enumerate("na\xa8\u0131ve \uf0eb")]
-    ]
-    assert [line.text for line in make_lines(segments)] == ["na\xefve"]
+    text = "na\xa8\u0131ve tr`es \uf0eb"
+    segments = [[(sign, 10.0 * place, 0.0, 10.0 * place + 9, 10.0) for place, sign in enumerate(text)]]
+    assert [line.text for line in make_lines(segments)] == ["na\xefve tr\xe8s"]
+
+
+def test_words_whose_letters_are_spaced_are_whole() -> None:
+    text = "run the broker now"
+    drawings: list[Drawing] = [(50 + 6.0 * place, 700, 8, sign) for place, sign in enumerate(text) if sign != " "]
+    assert read_drawings(drawings) == [text]
 
 
 def test_words_without_a_space_between_them_are_two() -> None:

@@ -151,6 +151,8 @@ def test_directives_and_blocks(text: str, expected: str) -> None:
          ("Size", "Time"), (("1 TB", "2 h"),)),
         (".. list-table::\n\n   * - a\n   * - b\n     - c", (), (("a",), ("b", "c"))),
         (".. csv-table::\n   :header: x, y\n   :unknown: z\n\n   1, ``2``", ("x", "y"), (("1", "`2`"),)),
+        ("+-------+------+\n| **a** | **b**|\n+-------+------+\n| c     | d    |\n+-------+------+",
+         ("a", "b"), (("c", "d"),)),
         (".. table:: Ports\n   :widths: auto\n\n   === ===\n   a   b\n   === ===", (), (("a", "b"),)),
     ],
 )  # fmt: skip
