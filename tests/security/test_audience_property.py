@@ -191,14 +191,18 @@ class AudienceMachine(Deployment, RuleBasedStateMachine):
     @rule(
         pair=st.sampled_from(FELLOWS),
         way=st.sampled_from(("go on", "quote", "thread", "forward", *KINDS)),
+        is_seen=st.booleans(),
         point=st.sampled_from(POINTS),
         count=st.integers(0, 25),
     )
-    def retell(self, pair: tuple[Sender, Sender], way: Any, point: str, count: int) -> None:
-        """Bring or go on with what a fellow has said, who is forgotten meanwhile or afterwards."""
+    def retell(self, pair: tuple[Sender, Sender], way: Any, is_seen: bool, point: str, count: int) -> None:
+        """Bring or go on with what a fellow has said, where the bot saw it or not, who is forgotten then or later."""
         fellow, sender = pair
         plan = Plan(point, count, "forget", PLACES.index(fellow))
-        self.say(fellow, way if way in KINDS else "", None)
+        if is_seen:
+            self.say(fellow, way if way in KINDS else "", None)
+        else:
+            self._say(self._at(fellow))
         if way == "go on":
             self.go_on(sender, "And what else is known about it?", plan)
         else:

@@ -264,7 +264,8 @@ class TestForgetting:
         assert rows == [
             ("", *empty_values),
             ("the bot was not addressed", *empty_values),
-            ("the model is down", *empty_values),
+            # What a service says of a failure may be any part of what it was told.
+            ("", *empty_values),
         ]
 
     async def test_nothing_is_left_in_the_file(self, tmp_path: Path) -> None:
