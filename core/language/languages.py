@@ -88,7 +88,10 @@ def is_in_language(text: str, language: str) -> bool | None:
         return None
     if identify_language(text, min_words=1) == expected_code:
         return True
-    return False if identify_language(text) or expected_code not in _COMMON_WORD_SETS else None
+    hit_counts = _count_common_words(text)
+    max_hits = max(hit_counts.values())
+    is_other = max_hits >= MIN_COMMON_WORDS and hit_counts[expected_code] < max_hits
+    return False if is_other or detect_language(text) or expected_code not in _COMMON_WORD_SETS else None
 
 
 def language_name(code: str) -> str:
@@ -190,10 +193,5 @@ def extract_names(text: str) -> set[str]:
 
 
 def _count_common_words(text: str) -> Counter[str]:
-    words = Counter(re.findall(r"[^\W\d_]+", text.lower()))
-    return Counter(
-        {
-            code: sum(words[word] for word in words.keys() & common_words)
-            for code, common_words in _COMMON_WORD_SETS.items()
-        }
-    )
+    words = re.findall(r"[^\W\d_]+", text.lower())
+    return Counter({code: sum(word in common for word in words) for code, common in _COMMON_WORD_SETS.items()})

@@ -368,8 +368,8 @@ class OpenAIClient:
 
         Some providers repeat the key, others what they were told.
         """
-        words = cut_repeated(refusal.words, request)
-        words = words.replace(self._api_key, "***") if self._api_key else words
+        words = refusal.words.replace(self._api_key, "***") if self._api_key else refusal.words
+        words = cut_repeated(words, request)
         hint = ""
         if refusal.status == 401:
             hint = (

@@ -26,6 +26,10 @@ def test_one_word_that_another_language_has_too_says_nothing() -> None:
     assert is_in_language("Old songs have no tags at all", "en") is None
 
 
+def test_words_of_two_other_languages_are_not_in_a_third() -> None:
+    assert is_in_language("How do I add a website as a source", "de") is False
+
+
 @pytest.mark.parametrize(
     ("text", "code"),
     [
