@@ -67,8 +67,9 @@ _ESCAPED_CALLOUT = re.compile(r"\\(?=<\d{1,3}>[ \t]*$)")
 _AUTHOR = re.compile(
     r"(?:[\w.'’-]+(?: [\w.'’-]+){0,3}(?: <[^<>]*>)?(?:;.*)?|(?:[^<>\n]{1,100}<[^<>@\s]{1,100}@[^<>\s]{1,100}>){1,9})$"
 )
-_REVISION = re.compile(r"v?\d[\w.-]*(?:,.*)?$|v?[\d.]+:.*$|\d{4}-\d\d-\d\d.*$")
+_REVISION = re.compile(r"v?\d[\w.-]*(?:,.*)?$|v?[\d.]+:.*$|\d{4}-\d\d-\d\d.*$|v?\{rev\w+\}")
 _ADMONITION_STYLES = ("NOTE", "TIP", "IMPORTANT", "WARNING", "CAUTION")
+_QUOTED = re.compile(r"([\"'])(.*)\1")
 _CODE_STYLES = ("source", "listing", "literal", "example-code", "console")
 # The last ones are drawings.
 _SILENT_STYLES = ("comment", "pass", "toc", "index", "ditaa", "graphviz", "mermaid", "plantuml")
@@ -205,10 +206,15 @@ class _Reader:
         return is_line and line[0].isalnum() and not _MACRO.match(line)
 
     def _skip_header(self) -> None:
-        """Skip who wrote the document, and when."""
+        """Skip who wrote the document, and when, which may stand below attributes."""
         for match in (_AUTHOR.match, _REVISION.match):
-            if self._number < len(self._lines) and match(self._lines[self._number].text):
-                self._number += 1
+            while ENTRY.match(self._peek()) or self._peek().startswith("//"):
+                self._read_about(self._peek())
+            self._number += match(self._peek()) is not None
+
+    def _peek(self) -> str:
+        """Return the line that is read, which is empty behind the last one."""
+        return self._lines[self._number].text if self._number < len(self._lines) else ""
 
     # Blocks.
 
@@ -554,7 +560,7 @@ def _read_style(text: str, style: _Style) -> None:
         elif part.strip() or number:
             # `[,yaml]` has nothing in the first one.
             style.positions += [""] * (number - len(style.positions))
-            style.positions[number:] = [part.strip().strip('"')]
+            style.positions[number:] = [_QUOTED.sub(r"\2", part.strip())]
 
 
 def _make_code(lines: Sequence[Line], language: str) -> Block:

@@ -18,6 +18,7 @@ _MAX_MARGIN = 40
 _PLUS = "\ue000"
 _WITHIN_PLUSES = re.compile(r"\A(\+{1,2})([^+](?:.*[^+])?)\1\Z", re.DOTALL)
 _PLUSES = re.compile(r"(?<=\w)\+\+(?!\w)")
+_NEXT_NAME = re.compile(r"[ \t]++[\w-]++=")
 _REFERENCE = re.compile(r"(?<!\\)\{([\w-]{1,100})\}")
 _ESCAPED_END = re.compile(r"\\?(\{[\w-]{1,100})\\\}")
 _COUNTER = re.compile(r"(?<!\\)\{(?P<kind>counter2?|set):[ ]?(?P<name>[\w-]{1,100})(?::(?P<value>[^{}\n]{0,100}))?\}")
@@ -31,11 +32,13 @@ _CHARACTERS = {
 }  # fmt: skip
 _MARKS = re.compile(
     r"""
-      \\(?P<escaped>\*\*|__|[*_`#+^~{<\[]|(?:https?|[a-z]+):)
+      \\(?P<escaped>\*\*|__|[*_`\#+^~{<\[]|(?:https?|[a-z]+):|&\#?\w{2,8};|[\w.%+-]{1,60}@(?=\w))
     | `(?P<pluses>\+{1,2})(?P<literal>(?!\s)[^\n]{1,300}?)(?P=pluses)`
     | "`(?P<quotation>[^`\n]{1,300})`" | '`(?P<single>[^`\n]{1,300})`'
     | `(?:link|xref|https?):[^\s\[\]`]{1,300}\[`?(?P<code_title>[^\]\n`]{1,300})`?\]`
-    | ``(?P<code>[^\n]{1,300}?)`` | (?<![\w`])`(?P<constrained_code>(?!\s)[^`]{1,300}(?<!\s))`(?![\w`])
+    | ``(?P<code>[^\n]{1,300}?)`` | (?<![\w`])`(?P<constrained_code>(?!\s)
+        (?:[^`]|(?<=\s)`(?=[\s,;.)])|(?<=\w)`(?=\w)|(?<=\\)`(?=`)){1,1000}?(?<!\s))`(?![\w`])
+    | \[x-\]\+(?P<old_code>[^+\n]{1,300})\+
     | \$\$(?P<dollars>[^\n]{1,300}?)\$\$ | \+\+\+(?P<raw>[^\n]{0,300}?)\+\+\+ | \+\+(?P<plain>[^\n]{1,300}?)\+\+
     | (?<![\w+])\+(?P<constrained_plain>(?!\s)[^+\n]{1,300}(?<!\s))\+(?![\w+])
     | <<(?P<page>[^<>,\n]{1,200})(?:,(?P<page_title>(?:[^<>]|<(?!<)|>(?!>)){0,300}))?>>
@@ -58,10 +61,12 @@ _MARKS = re.compile(
     """,
     re.VERBOSE,
 )
-# Those of the first AsciiDoc, with code that has none.
+# Those of the first AsciiDoc: code whose text is shown as it stands, or with the marks in it read.
 _OLD_MARKS = re.compile(
-    r"(?<![\w`])(?:``(?P<double>[^`'\n]{1,300})''|`(?P<single>(?!\s)[^`'\n]{1,300})'(?![\w'])|`[^`\n]{1,300}`)"
-    r"|(?<![\w+])\+(?P<code>(?!\s)[^`+\n]{1,300}(?<!\s))\+(?![\w+])"
+    r"(?<![\w`])(?:``(?P<double>[^`'\n]{1,300})''|`(?P<single>(?!\s)[^`'\n]{1,300})'(?![\w'])"
+    r"|`(?P<literal>[^`\n]{1,300})`)"
+    r"|(?<![\w+])\+(?P<code>(?!\s)[^+\n]{1,300}(?<!\s))\+(?![\w+])"
+    r"|\[[\w.# -]{1,60}\](?P<empty>'')|(?<![\w;:}'])'(?P<italic>(?![\s'])[^'\n]{1,300}(?<!\s))'(?![\w'])"
 )
 _SYMBOLS = {"`'": "’", "(C)": "©", "(R)": "®", "(TM)": "™"}
 _SYMBOL = re.compile(r"(?<=\w)`'|\\?\((?:C|R|TM)\)")
@@ -71,26 +76,27 @@ _SHOWN = re.compile(r"(?:^|,)[ ]{0,5}(?:alt|caption|display|label|text|title)=\"
 _DASHES = re.compile(r"(?<=\w)--(?=\w)|(?<= )--(?= )")
 # What is left of a picture.
 _HOLE = re.compile(r"(?<=\S)[ ]{2,}(?=\S)")
+_CLOSING_SIGNS = tuple(".,;:!?)")
 _NAMED = re.compile(r",\s*[\w-]{1,30}=[^\[\]]{0,300}$")
 # The name of a value that is set elsewhere, for which its name stands; within an address, it is a part of that.
 _UNKNOWN_VALUE = re.compile(r"(?<![\w/=.:{$-])\{([a-z]+(?:-[a-z]+){0,9})\}(?![\w/={-])")
 _ESCAPED_REFERENCE = re.compile(r"\\(?=\{[\w-]{1,100}\})")
-_QUOTES = re.compile(r"__(?=\S)((?:[^_\n]|_(?!_)){1,200})__|\*\*(?=\S)([^*\n]{1,200})\*\*")
+_QUOTES = re.compile(r"(\\{0,2})(?:__(?=\S)((?:[^_\n]|_(?!_)){1,200})__|\*\*(?=\S)([^*\n]{1,200})\*\*)")
 _CODE_QUOTES = re.compile(
-    r"(?<![\w;:}])(?:\[\.[\w.-]{1,40}\])?([_*])(?=[\w<{-])((?:[^_*\n]|[_*](?=\w)){1,200})(?<=\S)\1(?!\w)"
+    r"(?<![\w;:}])(\\{0,2})(?:\[\.[\w.-]{1,40}\])?([_*])(?=[\w<{-])((?:[^_*\n]|[_*](?=\w)){1,200})(?<=\S)\2(?!\w)"
 )
 _COMMENT = re.compile(r"<!--(?:[^-]|-(?!->)){0,500}-->")
 _PASSED = re.compile(r"pass:[a-z,]{0,50}\[([^\[\]]{0,300})\]")
 # Of what is passed on, the marks are read nevertheless.
 _READ_ON = re.compile(r"\b(?:[mnq]|macros|normal|quotes)\b")
 _ESCAPING = re.compile(r"\b(?:[cn]|specialchar(?:acter)?s|normal)\b")
-_ESCAPED_IN_CODE = re.compile(r"\\(?=\{|(?:https?|link|xref):)")
+_ESCAPED_IN_CODE = re.compile(r"\\(?=\{|<<|https?:|[a-z]{1,30}::?[^\s\[\]]{0,300}\[)")
 _CHARACTER = re.compile(r"&(?:#\d{1,7}|#x[0-9a-fA-F]{1,6}|[a-zA-Z]{2,10});")
 _SIGN_OF_CODE = re.compile(r"[^a-zA-Z0-9-]")
 _ELEMENT = re.compile(r"<([a-z]{1,20})(?:\s[^<>]*)?>.*</\1>", re.DOTALL)
 _BOLD = ("bold", "constrained_bold")
 _ITALIC = ("italic", "constrained_italic")
-_HIDDEN_MACROS = frozenset(("anchor", "icon", "image", "indexterm", "toc"))
+_HIDDEN_MACROS = frozenset(("anchor", "indexterm", "toc"))
 
 
 def resolve_attributes(text: str, attributes: Mapping[str, str]) -> str:
@@ -142,15 +148,20 @@ def resolve_macros(code: str) -> str:
 
 def resolve_quotes(code: str) -> str:
     """Return code without the marks around what is set in bold or italics."""
-    return _CODE_QUOTES.sub(r"\2", _QUOTES.sub(lambda match: match[1] or match[2], code))
+    return _CODE_QUOTES.sub(_drop_quotes, _QUOTES.sub(_drop_quotes, code))
+
+
+def _drop_quotes(match: re.Match[str]) -> str:
+    """Return what is between marks; those behind a backslash are text."""
+    return match[0].lstrip("\\") if match[1] else match[match.lastindex or 0]
 
 
 def split_attributes(text: str) -> list[str]:
-    """Divide at the commas that are not in quotes."""
+    """Divide at the commas that are not in quotes, and where a name follows a value in quotes."""
     parts = [""]
     quote = ""
-    for character in text:
-        if character == "," and not quote:
+    for number, character in enumerate(text):
+        if not quote and (character == "," or (parts[-1].endswith(("'", '"')) and _NEXT_NAME.match(text, number))):
             parts.append("")
             continue
         if quote:
@@ -171,7 +182,10 @@ def _renew_mark(match: re.Match[str]) -> str:
         return f"“{match['double']}”"
     if match["single"]:
         return f"‘{match['single']}’"
-    return f"`{match['code']}`" if match["code"] else match[0]
+    if match["italic"] or match["empty"]:
+        return f"_{match['italic']}_" if match["italic"] else ""
+    literal = match["literal"] or (match["code"].replace("\\`", "`") if "`" in match["code"] else "")
+    return f"`+{literal}+`" if literal else f"`{match['code']}`"
 
 
 def write_inline(text: str, depth: int = 0) -> str:
@@ -179,8 +193,11 @@ def write_inline(text: str, depth: int = 0) -> str:
     pieces = list[str]()
     end = 0
     for match in _MARKS.finditer(text):
-        pieces += [_write_plain(text[end : match.start()]), _write_mark(match, depth)]
+        before = _write_plain(text[end : match.start()])
+        mark = _write_mark(match, depth)
         end = match.end()
+        # What is left out leaves no space before the end of a sentence.
+        pieces += [before if mark or text[end : end + 1] not in _CLOSING_SIGNS else before.rstrip(), mark]
     written = "".join([*pieces, _write_plain(text[end:])]).replace(_PLUS, "+")
     return written if depth else drop_empty_brackets(_HOLE.sub(" ", written), text)
 
@@ -195,7 +212,7 @@ def _write_plain(text: str) -> str:
 def _write_mark(match: re.Match[str], depth: int) -> str:
     name = match.lastgroup or ""
     content = match[name] if name else ""
-    if name in ("literal", "code", "code_title", "constrained_code"):
+    if name in ("literal", "code", "code_title", "constrained_code", "old_code"):
         if name == "constrained_code":
             content = _ESCAPED_END.sub(r"\1}", content)
             content = resolve_quotes(resolve_macros(_ESCAPED_IN_CODE.sub("", content)))
@@ -231,11 +248,11 @@ def _write_link(match: re.Match[str], depth: int) -> str:
     if match["macro"]:
         return (
             _write_picture(match)
-            if match["macro"] == "image"
+            if match["macro"] in ("icon", "image")
             else _write_macro(match["macro"], match["target"], match["attributes"], depth)
         )
     address = (match["link"] or match["address"]).replace("++", "")
-    title = _write_title(match["link_title"] or address.removeprefix("mailto:"), depth)
+    title = _write_title(match["link_title"], depth) or _write_title(address.removeprefix("mailto:"), depth)
     # One that holds an attribute which is set elsewhere leads nowhere.
     return title if _REFERENCE.search(address) else make_link(title, address)
 
@@ -272,13 +289,18 @@ def _write_passed(substitutions: str, text: str, depth: int) -> str:
 
 
 def _write_picture(match: re.Match[str]) -> str:
-    """Return what a picture is said to show, where it stands between words as one of them."""
+    """Return what a picture is said to show, where it stands between words as one of them.
+
+    An icon shows what its name says, also where it is all that there is, as in a cell.
+    """
     before = match.string[max(0, match.start() - _MAX_MARGIN) : match.start()].rpartition("\n")[2]
     after = match.string[match.end() : match.end() + _MAX_MARGIN].partition("\n")[0]
     named = _ALT.search(match["attributes"])
     first = split_attributes(match["attributes"])[0].strip().strip('"')
-    text = named[1] if named else first if "=" not in first else ""
-    return escape(name_picture(text, before, after)) if before else ""
+    is_icon = match["macro"] == "icon"
+    text = named[1] if named else name_label(match["target"]) if is_icon else first if "=" not in first else ""
+    is_shown = is_icon and (named or match[0] == match.string.strip())
+    return escape(text if is_shown else name_picture(text, before, after) if before else "")
 
 
 def _write_macro(name: str, target: str, attributes: str, depth: int) -> str:
@@ -294,9 +316,7 @@ def _write_macro(name: str, target: str, attributes: str, depth: int) -> str:
         "asciimath": lambda: make_code(attributes),
     }
     if name in _HIDDEN_MACROS:
-        # An icon in a sentence may stand for a word of it.
-        alternative = _ALT.search(attributes) if name == "icon" else None
-        return escape(alternative[1]) if alternative else ""
+        return ""
     if name in writers:
         return writers[name]()
     # One of an extension, as for the documentation of a class: its text, or what it names, before what else it says.
