@@ -1,12 +1,13 @@
 """What the references of a document lead to in other files of its source: titles of pages and of parts, and values.
 
 Each file is read once for its outline. Known are labels and substitutions of Sphinx, MyST and AsciiDoc with Antora,
-titles of examples in a gallery of Sphinx, and the values of a site of Jekyll.
+titles of notebooks and of examples in a gallery of Sphinx, and the values of a site of Jekyll.
 """
 
 from __future__ import annotations
 
 import ast
+import json
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -51,6 +52,11 @@ _ASCIIDOC_REFERENCE = re.compile(r"xref:([^\s\[\]]{1,300})\[\]|<<([^<>,\n]{1,300
 # The examples of a gallery: the beginning of their files' names, and of the labels that lead to them.
 _EXAMPLE_START = "plot_"
 _EXAMPLE_LABEL = "sphx_glr_"
+# The first heading of a notebook: one of the strings that are the lines of a cell, or where its only string begins.
+_NOTEBOOK_TITLE = re.compile(
+    r"\"cell_type\":\s*+\"markdown\"[^\[\]]{0,500}\"source\":\s*+\[?+\s*+"
+    r"(?:\"(?!#[ ])(?:[^\"\\]|\\.)*+\",\s*+)*+\"#[ ]++((?:[^\"\\]|\\[^n]){1,300})"
+)
 _JEKYLL_VALUE = re.compile(r"^([A-Za-z][\w-]*):[ \t]+([^\s&*!|>{\[#][^\n]*)$", re.MULTILINE)
 # What the reader of a page does not see, or is no heading: comments and code.
 _MARKDOWN_HIDDEN = re.compile(
@@ -60,7 +66,7 @@ _MARKDOWN_HIDDEN = re.compile(
 )
 _ASCIIDOC_DELIMITER = re.compile(r"/{4,}|-{4,}|\.{4,}|\+{4,}")
 _ASCIIDOC_CONDITION = re.compile(r"if(?:n?def::[^\[\]]*\[\]|eval::.*)")
-_SUFFIX = re.compile(r"\.(?:md|mdx|rst|txt|adoc|asciidoc|html)$")
+_SUFFIX = re.compile(r"\.(?:md|mdx|rst|txt|adoc|asciidoc|html|ipynb)$")
 # A file that is there for the attributes of others, by the custom of those who write AsciiDoc.
 _ATTRIBUTES_FILE = re.compile(r"(?:^|[/_-])attr(?:s|ibutes?)(?=[/._-])[^/]*(?:/[^/]*)?\.(?:adoc|asciidoc)$")
 # The same in YAML, which an extension of Antora gives to all of a site.
@@ -84,7 +90,7 @@ class Outline:
 
 def get_outline_kind(path: str, kind: str) -> str:
     """Return what reads the outline of a file, or an empty string where it has none."""
-    if kind in KINDS or (kind == "text" and path.lower().endswith(".txt")):
+    if kind in KINDS or kind == "notebook" or (kind == "text" and path.lower().endswith(".txt")):
         return kind
     if path.endswith(".py") and posixpath.basename(path).startswith(_EXAMPLE_START):
         return "example" if kind else ""
@@ -109,6 +115,7 @@ def read_outline(kind: str, text: str) -> Outline:
         "example": lambda: _read_example(text),
         "jekyll": lambda: Outline(values=_read_jekyll_values(text)),
         "markdown": lambda: _read_markdown(text),
+        "notebook": lambda: _read_notebook(text),
         "rst": lambda: _read_rst(text),
         "sphinx": lambda: Outline(values=_read_sphinx_values(text)),
         "text": lambda: Outline(""),
@@ -345,6 +352,15 @@ def _read_example(text: str) -> Outline:
     """Return the outline of an example of a gallery, which begins with a text of its own."""
     docstring = re.match(r"(?:#[^\n]*\n|\s)*r?(\"{3}|'{3})(.*?)\1", text, re.DOTALL)
     return Outline(_read_rst(docstring[2]).title) if docstring else Outline()
+
+
+def _read_notebook(text: str) -> Outline:
+    heading = _NOTEBOOK_TITLE.search(text)
+    try:
+        title = json.loads(f'"{heading[1]}"', strict=False) if heading else ""
+    except ValueError:
+        title = ""
+    return Outline(to_title(replace_lone_surrogates(title)))
 
 
 def _read_jekyll_values(text: str) -> dict[str, str]:

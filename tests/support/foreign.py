@@ -145,6 +145,7 @@ OTHER_FUNCTIONS: Mapping[str, Function] = {
     "read_outline rst": outlining("a/b.rst", "rst"),
     "read_outline markdown": outlining("a/b.md", "markdown"),
     "read_outline asciidoc": outlining("modules/a/pages/b.adoc", "asciidoc"),
+    "read_outline notebook": outlining("a/b.ipynb", "notebook"),
     "read_outline sphinx": outlining("a/conf.py", "sphinx"),
     "read_outline antora": outlining("a/antora.yml", "antora"),
     "expand_includes rst": including("rst"),

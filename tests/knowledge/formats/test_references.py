@@ -22,6 +22,10 @@ FILES = {
         ".. _deep:\n\nDeep :ref:`x <y>`\n------------------\n"
     ),
     "docs/guide/themes.md": "---\ntitle: x\n---\n(colours)=\n## All {term}`colours`\n",
+    "docs/orbit.ipynb": (
+        '{"cells": [{"cell_type": "code", "source": ["# no title"]}, {"cell_type": "markdown", "id": "a",\n'
+        ' "metadata": {},\n "source": ["![](a.png)\\n", "\\n",\n "# The \\u201corbit\\u201d of `x`\\n", "b"]}]}'
+    ),
     "docs/plain.md": "Text.\n\n# Plain *page*\n",
     "site/antora.yml": "name: a\nasciidoc:\n  attributes:\n    product: Rocket\n",
     "docs-playbook.yml": (
@@ -37,7 +41,7 @@ FILES = {
 
 
 def detect(path: str) -> str:
-    kinds = {"rst": "rst", "txt": "text", "md": "markdown", "adoc": "asciidoc", "py": "python"}
+    kinds = {"rst": "rst", "txt": "text", "md": "markdown", "ipynb": "notebook", "adoc": "asciidoc", "py": "python"}
     return get_outline_kind(path, kinds.get(path.rpartition(".")[2], "") * (path != "docs/conf.py"))
 
 
@@ -58,6 +62,7 @@ def show(path: str, text: str, files: dict[str, str] = FILES) -> str:
         ("See :ref:`Deep` and :ref:`deep`.", "See Deep x and Deep x."),
         ("See :ref:`colours`, :ref:`my own <ports>`.", "See All colours, my own."),
         ("See :doc:`ports`, :doc:`/index`, :doc:`../plain`.", "See Ports of rocket, Start, Plain page."),
+        ("See :doc:`/orbit`.", "See The “orbit” of x."),
         ("See :ref:`guide/ports:Deep things` of :ref:`python:the-list`.", "See Deep things of the list."),
         ("See :ref:`no title` and :ref:`not-there`.", "See no title and not there."),
         ("The |app| |version| for |mail| on |os|, |py| or |own|.\n\n.. |own| replace:: mine",
