@@ -21,6 +21,7 @@ _BLOCK_START = re.compile(
 )
 _TERM_ENDS = (".", ":", "?", "!", "。", "：", "？", "！")
 LINE_ENDS = (*_TERM_ENDS, ",", ";", "，", "；")
+_OPEN_ENDS = (*LINE_ENDS, " and", " or", " +")
 # Where code of several lines begins in a cell.
 _FENCE = re.compile(r"^`{3,}", re.MULTILINE)
 _NUMBERED = re.compile(r"(\d{1,9})(?=[.)](?:\s|$))")
@@ -157,7 +158,7 @@ def _write_cell(cell: str) -> str:
     """Return a cell as one line, with a semicolon between lines that are no sentences, nor parts of one."""
     pieces: list[str] = []
     for line in filter(None, (" ".join(line.split()) for line in cell.split("\n"))):
-        goes_on = pieces and (line[0].islower() or line[0] == "(" or pieces[-1].rstrip("*_").endswith(LINE_ENDS))
+        goes_on = pieces and (line[0].islower() or line[0] == "(" or pieces[-1].rstrip("*_").endswith(_OPEN_ENDS))
         pieces += [" " if goes_on else "; ", line] if pieces else [line]
     return "".join(pieces)
 

@@ -34,6 +34,7 @@ from knowledge.formats.asciidoc_lines import (
     TITLE,
     Line,
     choose_lines,
+    drop_comments,
     find_titles,
     set_attribute,
 )
@@ -57,15 +58,17 @@ _ADMONITION = re.compile(r"(NOTE|TIP|IMPORTANT|WARNING|CAUTION):[ \t]+(.*)$")
 _ITEM = re.compile(
     r"[ \t]*(?:(\*{1,5}|-|•|\.{1,5})|(\d+|[a-zA-Z])[.]|([ivxIVX]+)\)|<(?:\d+|\.)>(?:[ \t]+-(?=[ \t]))?)[ \t]+(\S.*)$"
 )
+_LIST_START = re.compile(r"[1-9]\d{0,8}")
 _TERM = re.compile(r"[ \t]*(\S.*?|\S)(:{2,4}|;;)(?:[ \t]+(.*))?$")
 _QUOTATION_MARK = re.compile(r"^>[ ]?")
 _CHECKBOX = re.compile(r"\[[ x*]\][ \t]+")
 _CALLOUT = re.compile(
-    r"(?<![ \t])(?:[ \t]*+(?:(?://|#|--|;;)[ \t]*+)?(?:(?<!\\)<(?:\d{1,3}|\.)>|<!--(?:\d{1,3}|\.)-->)){1,20}[ \t]*$"
+    r"(?<![ \t])(?:[ \t]*+(?:(?://|#|--|;;)[ \t]*+)?(?<!\\)(?:<(?:\d{1,3}|\.)>|<!--(?:\d{1,3}|\.)-->)){1,20}[ \t]*$"
 )
-_ESCAPED_CALLOUT = re.compile(r"\\(?=<\d{1,3}>[ \t]*$)")
+_ESCAPED_CALLOUT = re.compile(r"\\(?=<(?:\d{1,3}|!--\d{1,3}--)>[ \t]*$)")
 _AUTHOR = re.compile(
-    r"(?:[\w.'’-]+(?: [\w.'’-]+){0,3}(?: <[^<>]*>)?(?:;.*)?|(?:[^<>\n]{1,100}<[^<>@\s]{1,100}@[^<>\s]{1,100}>){1,9})$"
+    r"(?:[\w.'’-]+(?: [\w.'’-]+){0,3}(?: <[^<>]*>)?(?:;.*)?|(?:[^<>\n]{1,100}<[^<>@\s]{1,100}@[^<>\s]{1,100}>){1,9}"
+    r"|:.*)$"
 )
 _REVISION = re.compile(r"v?\d[\w.-]*(?:,.*)?$|v?[\d.]+:.*$|\d{4}-\d\d-\d\d.*$|v?\{rev\w+\}")
 _ADMONITION_STYLES = ("NOTE", "TIP", "IMPORTANT", "WARNING", "CAUTION")
@@ -133,6 +136,7 @@ class _Reader:
         # Where a plus stands alone that attaches to an item, and how many lists that one is in.
         self._plus = (-1, 0)
         self._style = _Style()
+        self._is_header = False
 
     def read(self) -> list[Block]:
         while self._number < len(self._lines):
@@ -166,10 +170,16 @@ class _Reader:
 
     def _read_entry(self, entry: re.Match[str]) -> None:
         value = entry[4] or ""
-        while value.endswith(" \\") and self._number + 1 < len(self._lines) and len(value) <= MAX_VALUE_CHARS:
+        while self._goes_on(value) and len(value) <= MAX_VALUE_CHARS:
             self._number += 1
-            value = value[:-1].removesuffix(" +").rstrip() + " " + self._lines[self._number].text.strip()
+            value = value.removesuffix(" \\").removesuffix(" +").rstrip() + " " + self._lines[self._number].text.strip()
         set_attribute(entry, value, self._attributes)
+
+    def _goes_on(self, value: str) -> bool:
+        """Return whether a value goes on in the next line: where that is marked, or where it is prose in the header."""
+        line = self._lines[self._number + 1].text if self._number + 1 < len(self._lines) else ""
+        is_other = line.startswith((":", "//")) or "<" in line or _MACRO.match(line)
+        return bool(line) and (value.endswith(" \\") or (self._is_header and " " in value and not is_other))
 
     def _read_heading(self, line: str) -> bool:
         heading = HEADING.match(line)
@@ -207,10 +217,12 @@ class _Reader:
 
     def _skip_header(self) -> None:
         """Skip who wrote the document, and when, which may stand below attributes."""
+        self._is_header = True
         for match in (_AUTHOR.match, _REVISION.match):
             while ENTRY.match(self._peek()) or self._peek().startswith("//"):
                 self._read_about(self._peek())
             self._number += match(self._peek()) is not None
+        self._is_header = False
 
     def _peek(self) -> str:
         """Return the line that is read, which is empty behind the last one."""
@@ -226,10 +238,12 @@ class _Reader:
             self._blocks.append(Block("break", start_line=number, end_line=number))
             self._number += 1
         elif _MACRO.match(line) and style.name not in _CODE_STYLES:
-            # A picture, a table of contents, a file that could not be included.
+            # A table of contents, a file that could not be included, or a picture, which may have a caption.
+            self._blocks += self._caption(style)
             self._number += 1
         elif _get_marker(line):
-            self._blocks += [*self._caption(style), *self._read_list(self._markers)]
+            start = _LIST_START.fullmatch(style.options.get("start", ""))
+            self._blocks += [*self._caption(style), *self._read_list(self._markers, int(start[0]) if start else 1)]
         else:
             self._read_paragraph(line, style)
 
@@ -276,7 +290,7 @@ class _Reader:
         last_line = self._lines[self._number - 1].number
         if mark[0] in "/+" or style.name in _SILENT_STYLES:
             is_formula = mark[0] == "+" and style.name in ("stem", "latexmath", "asciimath")
-            return [_make_code(lines, "math")] if is_formula and lines else []
+            return [*caption, _make_code(lines, "math")] if is_formula and lines else []
         if mark[0] in "|,:!" and mark[1] == "=":
             return [*caption, *self._read_table(lines, style, mark[0], first_line, last_line)]
         if style.name in _CODE_STYLES or language or mark[0] in ".`" or mark.startswith("----"):
@@ -296,8 +310,8 @@ class _Reader:
         if kind == "quote" or style.name in ("quote", "verse"):
             source = ", ".join(filter(None, (style.get_position(1), style.get_position(2))))
             credit = [Block("paragraph", f"— {self._inline(source)}", start_line=end, end_line=end)] if source else []
-            return [Block("quote", children=(*children, *credit), start_line=start, end_line=end)]
-        if kind == "sidebar":
+            children = [Block("quote", children=(*children, *credit), start_line=start, end_line=end)]
+        elif kind == "sidebar":
             return [Block("admonition", title, tuple(children), start_line=start, end_line=end)]
         return [*([Block("paragraph", title, start_line=start, end_line=start)] if title else []), *children]
 
@@ -322,7 +336,7 @@ class _Reader:
         is_csv = mark == "," or style.options.get("format") == "csv"
         separator = style.options.get("separator") or (mark if mark in ":!" else "|")
         rows, is_first_row_header = read_cells(
-            [line.text for line in lines], style.options.get("cols", ""), separator, is_csv
+            list(drop_comments(line.text for line in lines)), style.options.get("cols", ""), separator, is_csv
         )
         has_header = bool(rows) and (style.has("header") or (is_first_row_header and not style.has("noheader")))
         # The style of a column is none of its header.
@@ -351,15 +365,11 @@ class _Reader:
         if style.name in _SILENT_STYLES:
             return
         is_literal = line[0].isspace() and style.name != "normal"
-        if is_literal:
-            lines = [line._replace(text=resolve_code(line.text, self._attributes)) for line in lines]
         if is_literal or style.name in _CODE_STYLES:
             lines = [line for line in lines if line.text != "+" and not line.text.startswith("//")]
             self._blocks += self._read_code(lines, style, "", caption)
             return
         lines = [line for line in lines if not _NO_TEXT.match(line.text)]
-        if not lines:
-            return
         if line.startswith("> ") and not style.name:
             self._blocks += [*caption, self._read_quotation(lines)]
             return
@@ -369,10 +379,12 @@ class _Reader:
             lines = [lines[0]._replace(text=admonition[2]), *lines[1:]]
         is_verse = style.name == "verse"
         text = self._inline(_join_lines([line.text for line in lines], keeps_lines=is_verse or style.has("hardbreaks")))
+        if not text:
+            # A picture may have a caption.
+            self._blocks += caption
+            return
         first = lines[0].number
         last = lines[-1].number
-        if not text:
-            return
         paragraph = Block("paragraph", text, start_line=first, end_line=last)
         is_wrapped = style.name in (*_ADMONITION_STYLES, "quote") or is_verse
         self._blocks += self._wrap("", style, [paragraph], first, last) if is_wrapped else [*caption, paragraph]
@@ -394,18 +406,17 @@ class _Reader:
 
     # Lists. `markers` are those of the lists around an item: one of them ends it, any other begins a list inside.
 
-    def _read_list(self, markers: tuple[str, ...]) -> list[Block]:
-        """Read a list. One of terms is their definitions."""
+    def _read_list(self, markers: tuple[str, ...], start: int = 1) -> list[Block]:
+        """Read a list, which may start at another number. One of terms is their definitions."""
         marker = _get_marker(self._lines[self._number].text)
         items = []
         while self._number < len(self._lines) and _get_marker(self._lines[self._number].text) == marker:
             items.append(self._read_item((*markers, marker)))
         if marker[0] in ":;":
             return items
+        level = start if marker[0] in ".1ai<" else 0
         first = items[0].start_line
-        last = items[-1].end_line
-        is_ordered = marker[0] in ".1ai<"
-        return [Block("list", children=tuple(items), level=int(is_ordered), start_line=first, end_line=last)]
+        return [Block("list", children=tuple(items), level=level, start_line=first, end_line=items[-1].end_line)]
 
     def _read_item(self, markers: tuple[str, ...]) -> Block:
         first_line = self._lines[self._number]
@@ -418,7 +429,7 @@ class _Reader:
             terms, text = self._take_terms(markers[-1])
             last = self._lines[self._number - 1].number
             paragraph = Block("paragraph", self._inline(text), start_line=last, end_line=last)
-            children = [*([paragraph] if text else []), *self._read_attached(markers)]
+            children = [*([paragraph] if paragraph.text else []), *self._read_attached(markers)]
             text = self._inline(", ".join(terms))
         last_line = self._lines[self._number - 1]
         end = max([first_line.number, *(block.end_line for block in children)]) if children else last_line.number

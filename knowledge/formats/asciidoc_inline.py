@@ -34,7 +34,7 @@ _MARKS = re.compile(
     r"""
       \\(?P<escaped>\*\*|__|[*_`\#+^~{<\[]|(?:https?|[a-z]+):|&\#?\w{2,8};|[\w.%+-]{1,60}@(?=\w))
     | `(?P<pluses>\+{1,2})(?P<literal>(?!\s)[^\n]{1,300}?)(?P=pluses)`
-    | "`(?P<quotation>[^`\n]{1,300})`" | '`(?P<single>[^`\n]{1,300})`'
+    | "`(?P<quotation>(?:[^`\n]|`(?!")){1,500})`" | '`(?P<single>(?:[^`\n]|`(?!')){1,300})`'
     | `(?:link|xref|https?):[^\s\[\]`]{1,300}\[`?(?P<code_title>[^\]\n`]{1,300})`?\]`
     | ``(?P<code>[^\n]{1,300}?)`` | (?<![\w`])`(?P<constrained_code>(?!\s)
         (?:[^`]|(?<=\s)`(?=[\s,;.)])|(?<=\w)`(?=\w)|(?<=\\)`(?=`)){1,1000}?(?<!\s))`(?![\w`])
@@ -66,7 +66,7 @@ _OLD_MARKS = re.compile(
     r"(?<![\w`])(?:``(?P<double>[^`'\n]{1,300})''|`(?P<single>(?!\s)[^`'\n]{1,300})'(?![\w'])"
     r"|`(?P<literal>[^`\n]{1,300})`)"
     r"|(?<![\w+])\+(?P<code>(?!\s)[^+\n]{1,300}(?<!\s))\+(?![\w+])"
-    r"|\[[\w.# -]{1,60}\](?P<empty>'')|(?<![\w;:}'])'(?P<italic>(?![\s'])[^'\n]{1,300}(?<!\s))'(?![\w'])"
+    r"|\[[\w.# -]{1,60}\](?P<empty>'')|(?<![\w;:}'])'(?P<italic>(?![\s'])(?:[^'\n]|'(?=\w)){1,300}(?<!\s))'(?![\w'])"
 )
 _SYMBOLS = {"`'": "’", "(C)": "©", "(R)": "®", "(TM)": "™"}
 _SYMBOL = re.compile(r"(?<=\w)`'|\\?\((?:C|R|TM)\)")
@@ -83,15 +83,16 @@ _UNKNOWN_VALUE = re.compile(r"(?<![\w/=.:{$-])\{([a-z]+(?:-[a-z]+){0,9})\}(?![\w
 _ESCAPED_REFERENCE = re.compile(r"\\(?=\{[\w-]{1,100}\})")
 _QUOTES = re.compile(r"(\\{0,2})(?:__(?=\S)((?:[^_\n]|_(?!_)){1,200})__|\*\*(?=\S)([^*\n]{1,200})\*\*)")
 _CODE_QUOTES = re.compile(
-    r"(?<![\w;:}])(\\{0,2})(?:\[\.[\w.-]{1,40}\])?([_*])(?=[\w<{-])((?:[^_*\n]|[_*](?=\w)){1,200})(?<=\S)\2(?!\w)"
+    r"(?<![\w;:}])(\\{0,2})(?:\[\.[\w.-]{1,40}\])?([_*]|(?<=\])\#)(?=[\w<{:-])((?:[^_*#\n]|[_*](?=[\w_*])){1,200})(?<=\S)\2(?!\w)"
 )
 _COMMENT = re.compile(r"<!--(?:[^-]|-(?!->)){0,500}-->")
-_PASSED = re.compile(r"pass:[a-z,]{0,50}\[([^\[\]]{0,300})\]")
+_PASSED = re.compile(r"(?:pass:[a-z,]{0,50}|(?<![\w\\])(?:xref|link):[^\s\[\]]{1,300}(?=\[[^\]]))\[([^\[\]]{0,300})\]")
+_ESCAPED_SIGN = re.compile(r"\\(?=[^\w\s])")
 # Of what is passed on, the marks are read nevertheless.
 _READ_ON = re.compile(r"\b(?:[mnq]|macros|normal|quotes)\b")
 _ESCAPING = re.compile(r"\b(?:[cn]|specialchar(?:acter)?s|normal)\b")
-_ESCAPED_IN_CODE = re.compile(r"\\(?=\{|<<|https?:|[a-z]{1,30}::?[^\s\[\]]{0,300}\[)")
-_CHARACTER = re.compile(r"&(?:#\d{1,7}|#x[0-9a-fA-F]{1,6}|[a-zA-Z]{2,10});")
+_ESCAPED_IN_CODE = re.compile(r"\\(?=\{|<<|https?:|[\w.%+-]{1,60}@\w|[a-z]{1,30}::?[^\s\[\]]{0,300}\[)")
+_CHARACTER = re.compile(r"\\?&(?:#\d{1,7}|#x[0-9a-fA-F]{1,6}|[a-zA-Z]{2,10});")
 _SIGN_OF_CODE = re.compile(r"[^a-zA-Z0-9-]")
 _ELEMENT = re.compile(r"<([a-z]{1,20})(?:\s[^<>]*)?>.*</\1>", re.DOTALL)
 _BOLD = ("bold", "constrained_bold")
@@ -142,8 +143,8 @@ def resolve_code(text: str, attributes: Mapping[str, str]) -> str:
 
 
 def resolve_macros(code: str) -> str:
-    """Return code with what is passed on in place of the macro that does so."""
-    return _PASSED.sub(r"\1", code)
+    """Return code with what macros pass on, or the texts of links, in place of them."""
+    return _PASSED.sub(lambda match: _NAMED.sub("", match[1]), code)
 
 
 def resolve_quotes(code: str) -> str:
@@ -153,7 +154,7 @@ def resolve_quotes(code: str) -> str:
 
 def _drop_quotes(match: re.Match[str]) -> str:
     """Return what is between marks; those behind a backslash are text."""
-    return match[0].lstrip("\\") if match[1] else match[match.lastindex or 0]
+    return match[0].lstrip("\\") if match[1] else resolve_quotes(match[match.lastindex or 0])
 
 
 def split_attributes(text: str) -> list[str]:
@@ -206,18 +207,23 @@ def _write_plain(text: str) -> str:
     text = _COMMENT.sub("", text) if "<!--" in text else text
     text = _SYMBOL.sub(lambda match: _SYMBOLS.get(match[0], match[0][1:]), text)
     text = _UNKNOWN_VALUE.sub(r"\1", text)
-    return escape(_DASHES.sub("—", _CHARACTER.sub(lambda match: html.unescape(match[0]), text)))
+    return escape(_DASHES.sub("—", _CHARACTER.sub(_write_character, text)))
+
+
+def _write_character(match: re.Match[str]) -> str:
+    """Return the character that a name or number stands for; one behind a backslash stays."""
+    return match[0][1:] if match[0].startswith("\\") else html.unescape(match[0])
 
 
 def _write_mark(match: re.Match[str], depth: int) -> str:
     name = match.lastgroup or ""
     content = match[name] if name else ""
     if name in ("literal", "code", "code_title", "constrained_code", "old_code"):
-        if name == "constrained_code":
+        if name in ("code", "constrained_code"):
             content = _ESCAPED_END.sub(r"\1}", content)
             content = resolve_quotes(resolve_macros(_ESCAPED_IN_CODE.sub("", content)))
             content = _WITHIN_PLUSES.sub(r"\2", content)
-        return make_code(_CHARACTER.sub(lambda match: html.unescape(match[0]), content))
+        return make_code(_CHARACTER.sub(_write_character, content))
     if name in ("attributes", "link_title", "page", "page_title", "bare_address", "unknown_title", "menu_items"):
         return _write_link(match, depth)
     if name == "escaped" and content in "*_`":
@@ -271,8 +277,8 @@ def _write_title(title: str, depth: int) -> str:
 def _name_page(target: str) -> str:
     """Return what can be read of the name of a page or of a part of it."""
     page, _, part = target.partition("#")
-    # The first page of a folder has the name of that.
-    name = (part or page.removesuffix("/index.adoc")).rpartition("/")[2].rpartition(":")[2]
+    # The first page of a folder, a module or a component has the name of that.
+    name = (part or page.removesuffix("index.adoc").rstrip("/:") or page).rpartition("/")[2].rpartition(":")[2]
     return name_label(name.removesuffix(".adoc").lstrip("_"))
 
 
@@ -306,8 +312,8 @@ def _write_picture(match: re.Match[str]) -> str:
 def _write_macro(name: str, target: str, attributes: str, depth: int) -> str:
     writers: dict[str, Callable[[], str]] = {
         "xref": lambda: _write_title(attributes or _name_page(target), depth),
-        "kbd": lambda: make_code(attributes),
-        "btn": lambda: f"**{escape(attributes)}**",
+        "kbd": lambda: make_code(_ESCAPED_SIGN.sub("", attributes)),
+        "btn": lambda: f"**{escape(_ESCAPED_SIGN.sub('', attributes))}**",
         "pass": lambda: _write_passed(target, attributes, depth),
         "footnote": lambda: f" ({_write_title(attributes, depth)})" if attributes else "",
         "indexterm2": lambda: escape(attributes),

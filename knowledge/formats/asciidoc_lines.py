@@ -14,6 +14,7 @@ ATTRIBUTE_LINE = re.compile(r"\[(?:[\w.#%\"',+:!{*$].*)?\]$")
 TITLE = re.compile(r"\.(?![\s.])(.+)$")
 _ESCAPED_DIRECTIVE = re.compile(r"^\\(?=(?:include|ifdef|ifndef|ifeval|endif)::)")
 _CONDITION = re.compile(r"(ifdef|ifndef|ifeval|endif)::([^\[\]]*)\[(.*)\]$")
+_COMMENT_DELIMITER = re.compile(r"/{4,}$")
 _COMPARISON = re.compile(r"(.*?)(==|!=|<=|>=|<|>)(.*)")
 _PASSED_VALUE = re.compile(r"pass:[a-z,]*\[(.*)\]")
 # The name of a part of the document, with the text of links to it.
@@ -71,6 +72,16 @@ def choose_lines(texts: Iterable[str], attributes: dict[str, str]) -> Iterator[L
                 yield Line(number, condition[3])
         else:
             conditions.append(is_met and (not conditions or conditions[-1]))
+
+
+def drop_comments(lines: Iterable[str]) -> Iterator[str]:
+    """Yield lines without the comments among them."""
+    delimiter = ""
+    for line in lines:
+        if delimiter or _COMMENT_DELIMITER.match(line):
+            delimiter = "" if line == delimiter else delimiter or line
+        elif not line.startswith("//"):
+            yield line
 
 
 def _is_met(condition: re.Match[str], attributes: Mapping[str, str]) -> bool:

@@ -55,7 +55,7 @@ _EXAMPLE_LABEL = "sphx_glr_"
 # The first heading of a notebook: one of the strings that are the lines of a cell, or where its only string begins.
 _NOTEBOOK_TITLE = re.compile(
     r"\"cell_type\":\s*+\"markdown\"[^\[\]]{0,500}\"source\":\s*+\[?+\s*+"
-    r"(?:\"(?!#[ ])(?:[^\"\\]|\\.)*+\",\s*+)*+\"#[ ]++((?:[^\"\\]|\\[^n]){1,300})"
+    r"(?>(?:\"(?!#[ ])(?>(?:[^\"\\]|\\.)*)\",\s*+)*)\"#[ ]++((?:[^\"\\]|\\[^n]){1,300})"
 )
 _JEKYLL_VALUE = re.compile(r"^([A-Za-z][\w-]*):[ \t]+([^\s&*!|>{\[#][^\n]*)$", re.MULTILINE)
 # What the reader of a page does not see, or is no heading: comments and code.

@@ -30,7 +30,7 @@ ATTRIBUTES_ADOC_PASSAGE = """\
 The broker listens on port 9092. See [the port list](https://docs.example.org/ports) or ports.
 
 ```
-$ bin/start --port 9092
+$ bin/start --port {port}
 ```
 
 Stop it with `Ctrl+C` or **Stop** in File → Quit. The value 7 days is fixed."""
