@@ -313,7 +313,7 @@ class _Reader:
             children = [Block("quote", children=(*children, *credit), start_line=start, end_line=end)]
         elif kind == "sidebar":
             return [Block("admonition", title, tuple(children), start_line=start, end_line=end)]
-        return [*([Block("paragraph", title, start_line=start, end_line=start)] if title else []), *children]
+        return _put_below(Block("paragraph", title, start_line=start, end_line=start), children)
 
     def _read_code(self, lines: Sequence[Line], style: _Style, language: str, caption: list[Block]) -> list[Block]:
         if not any(line.text.strip() for line in lines):
@@ -387,7 +387,10 @@ class _Reader:
         last = lines[-1].number
         paragraph = Block("paragraph", text, start_line=first, end_line=last)
         is_wrapped = style.name in (*_ADMONITION_STYLES, "quote") or is_verse
-        self._blocks += self._wrap("", style, [paragraph], first, last) if is_wrapped else [*caption, paragraph]
+        if is_wrapped:
+            self._blocks += self._wrap("", style, [paragraph], first, last)
+        else:
+            self._blocks += _put_below(caption[0], [paragraph]) if caption else [paragraph]
 
     def _read_quotation(self, lines: Sequence[Line]) -> Block:
         """Return a quotation as Markdown writes it, which may hold others."""
@@ -537,6 +540,13 @@ class _Reader:
                 self._style = _Style()
                 self._read_block(line, style)
                 return
+
+
+def _put_below(caption: Block, blocks: Sequence[Block]) -> list[Block]:
+    """Return blocks below their caption, which stays with a paragraph."""
+    if not caption.text or not blocks or blocks[0].kind != "paragraph":
+        return [*([caption] if caption.text else []), *blocks]
+    return [replace(blocks[0], text=f"{caption.text}\n{blocks[0].text}", start_line=caption.start_line), *blocks[1:]]
 
 
 def _join_lines(texts: Iterable[str], *, keeps_lines: bool = False) -> str:

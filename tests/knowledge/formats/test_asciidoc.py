@@ -71,7 +71,7 @@ def walk(blocks: Iterable[Block]) -> Iterator[Block]:
         ("[source,yaml]\n---\na: 1\n\nText.", "```yaml\n---\na: 1\n```\n\nText."),
         ("= T\nAnn Lee <a@x.org> and Bo Li <b@x.org>\nv0.1, 2022-04-28\n:status: done\n\nIt is {status}.",
          "# T\n\nIt is done."),
-        (".A title\n====\nText.\n====", "A title\n\nText."),
+        (".A title\n====\nText.\n====\n\n.B\nc", "A title  \nText.\n\nB  \nc"),
         ("====\n[quote]\n# no heading\n====", "> \\# no heading"),
         ("Date: :: Today", "**Date:** Today"),
         ("One.\n:_mod-docs-content-type: A\n\n* a\n:_x: y\n\nTwo.\n:z: no entry",
