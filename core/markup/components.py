@@ -373,7 +373,7 @@ class _Rewriter:
         """Return whether a tag holds Markdown: in MDX, for kramdown or Python-Markdown, or in a page that has such."""
         self._has_mixed |= _MIXED.search(rest[0]) is not None
         # Of MDX, a paragraph of HTML mostly has links of HTML.
-        is_mixed = self._has_mixed or (self.is_mdx and name not in ("blockquote", "p"))
+        is_mixed = self._has_mixed or (self.is_mdx and name != "blockquote")
         return is_mixed and _LINE_END.match(self.text, rest.end()) is not None
 
     def _emit_component(self, position: int, name: str, is_closing: bool, attributes: str) -> None:

@@ -476,7 +476,7 @@ def write_link(text: str, address: str) -> str:
         return text
     if text == address:
         return address
-    return f"[{text}]({address})"
+    return f"[{text.strip()}]({address})"
 
 
 def write_role(match: re.Match[str], labels: Mapping[str, str] = MappingProxyType({})) -> str:

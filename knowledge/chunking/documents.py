@@ -74,17 +74,18 @@ def _complete_paths(sections: Sequence[Section], blocks: Sequence[Block], docume
     """Return sections below the title of the page: the heading above all others, or one that says what the file says.
 
     Of several headings of the first level, each is the title of what is below it; the page has what can be read of
-    its file's name.
+    its file's name. What stands above the only one belongs to it, too.
     """
+    levels = [block.level for block in blocks if block.kind == "heading"]
     level = _find_title_level(blocks)
-    title = sections[0].path[:1] if _is_title(blocks[0], level) else ()
-    name = set(_WORD.findall(PurePosixPath(document.path).stem.lower()))
-    if name and name <= set(_WORD.findall("".join(title).lower())):
-        return [replace(section, path=title + section.path[section.path[:1] == title :]) for section in sections]
+    first = sections[0].path[:1]
+    name = _WORD.findall(PurePosixPath(document.path).stem.lower())
+    if first and name and levels[0] == min(levels) and all(word in first[0].lower() for word in name):
+        return [replace(section, path=first + section.path[section.path[:1] == first :]) for section in sections]
     root = document.title or _name_page(document.path)
     titles = {to_plain(block.text[:MAX_HEADING_LENGTH]) for block in blocks if _is_title(block, level)}
     own_titles = {text for text in titles if _WORD.search(text) and not _VERSION.search(text)}
-    completed = complete_paths(sections, root, allow_single_root=bool(title))
+    completed = complete_paths(sections, root, allow_single_root=_is_title(blocks[0], level) or levels[:1] == [1])
     pairs = zip(sections, completed, strict=True)
     return [section if section.path and section.path[0] in own_titles else whole for section, whole in pairs]
 
@@ -92,7 +93,8 @@ def _complete_paths(sections: Sequence[Section], blocks: Sequence[Block], docume
 def _name_page(path: str) -> str:
     """Return what can be read of the name of a file; the first one of a folder has the name of that."""
     parts = PurePosixPath(path)
-    return name_label(parts.parent.name if parts.stem.strip("_") == "index" else parts.stem) or parts.name
+    folder = parts.parent.name if parts.stem.strip("_").lower() in ("index", "readme") else ""
+    return name_label(folder or parts.stem) or parts.name
 
 
 def _attach_headings(pieces: Sequence[Piece], blocks: Sequence[Block]) -> Iterator[Piece]:

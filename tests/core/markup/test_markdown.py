@@ -581,6 +581,7 @@ def test_mdx_is_read_without_its_script() -> None:
     [
         ('<ParamField path="limit" type="integer" default="10">\nHow many.\n</ParamField>', "**limit**\n\nHow many."),
         ('<Frame caption="The plan">\n<img src="a.png" />\n</Frame>', "The plan"),
+        ("<Box>\n<p>\n  All of\n  [the terms](./terms.mdx).\n</p>\n</Box>", "All of the terms."),
         ('<Update label="2024-10-11" description="v0.1">\nNew.\n</Update>', "**2024-10-11**\n\nv0.1\n\nNew."),
         (
             "<Cards items={[{title: 'Install', href: '/i', description: 'How to'}, {title: \"Run\", text: 'Now'}]} />",
@@ -1327,6 +1328,7 @@ def test_a_footnote_of_many_marks_stays_apart() -> None:
         ('[out <a href="https://a.example">in</a>](https://b.example), <a href="https://a.example">open',
          "[out [in](https://a.example)](https://b.example), open"),
         ("`<a href=\"https://a.example\">x</a>`", "`<a href=\"https://a.example\">x</a>`"),
+        ('<a href="https://a.example">\n  May 1\n</a>', "[May 1](https://a.example)"),
     ],
 )  # fmt: skip
 def test_a_link_that_is_written_as_a_tag_is_one(text: str, expected: str) -> None:

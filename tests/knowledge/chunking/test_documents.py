@@ -534,7 +534,11 @@ def test_passages_have_the_titles_that_their_document_was_given(path: str, text:
     [
         ("docs/getting-started.md", "## Install\n\nText.", "getting started > Install"),
         ("docs/data-loaders/index.md", "Text.", "data loaders"),
-        ("index.md", "Text.", "index.md"),
+        ("examples/small-server/README.md", "Text.", "small server"),
+        ("index.md", "Text.", "index"),
+        ("docs/key-map.md", "## Keys of the map\n\n### A\n\nText.\n\n## Modes", "Keys of the map > A / Modes"),
+        ("docs/key-map.md", "### Keys of the map\n\nText.\n\n## Modes", "key map > Keys of the map / Modes"),
+        ("skill.md", "It builds on others.\n\n# Set up routes\n\n## Start\n\nText.", "Set up routes > Start"),
         ("CHANGES.md", "# Version 1.2\n\nText.\n\n# Version 1.1", "CHANGES > Version 1.2 / Version 1.1"),
         ("3.9-4.0_notes.md", "# A\n\nText.\n\n# B", "3.9-4.0 notes > A / B"),
         ("debugging.md", "## Debug a model\n\n### Tools\n\nText.", "Debug a model > Tools"),
