@@ -93,7 +93,7 @@ _COMMENT_END = re.compile(r"\{(?:%|\{[%<])-?[ \t]*(?:/|end)[ \t]*comment\b[^{}\n
 _CLOSING_TEMPLATE = re.compile(r"\{(?:%|\{[%<])-?[ \t]*+(?:/|end)[ \t]*+([A-Za-z][\w-]*+)")
 # Code that a component has as a string, and what says its language.
 _CODE_STRING = re.compile(r"\s*\{\s*`((?:[^`\\]|\\.){0,20000})`\s*\}\s*(?=</)", re.DOTALL)
-# Code that a component has as an attribute; a single word is the number of an error, or the like.
+# Code that a component has as an attribute; a single word in quotes is the number of an error, or the like.
 _CODE_ATTRIBUTE = re.compile(
     r"(?s)\s(?:code|snippet)=(?:\{\s*`((?:[^`\\]|\\.){1,20000})`\s*\}|\{?\s*(?:\"([^\"]{1,2000})\"|'([^']{1,2000})'))"
 )
@@ -192,7 +192,7 @@ def _find_code(attributes: str) -> Iterator[str]:
     """Yield the code that a component shows, whatever it is called."""
     for match in _CODE_ATTRIBUTE.finditer(attributes):
         code = match[1].replace("\\`", "`") if match[1] else html.unescape(match[2] or match[3])
-        if len(code.split()) > 1:
+        if match[1] or len(code.split()) > 1:
             yield _dedent_below(code.strip())
 
 
@@ -378,8 +378,9 @@ class _Rewriter:
 
     def _emit_component(self, position: int, name: str, is_closing: bool, attributes: str) -> None:
         """Emit a component with what its attributes hold: a table, or its items, each as a card."""
-        shown = _show(_OBJECT.sub("", attributes))
-        objects = _OBJECT.findall(attributes)
+        bare = _CODE_ATTRIBUTE.sub(" ", attributes)
+        shown = _show(_OBJECT.sub("", bare))
+        objects = _OBJECT.findall(bare)
         if name == "TabItem":
             shown["title"] = self._tab_labels.get(shown["title"], shown["title"])
         elif name == "Tabs":
@@ -391,7 +392,7 @@ class _Rewriter:
             self._emit_table(attributes, rows[1])
         for tool, command in _find_commands(attributes):
             self._emit_tag(position, "tab", False, {"title": tool})
-            self._emit_code(command, "", self._line)
+            self._emit_code(command, "lang=bash", self._line)
             self._emit_tag(position, "tab", True, {})
         for code in _find_code(attributes) if not self._line.strip() else ():
             self._emit_code(code, attributes, self._line)

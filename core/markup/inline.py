@@ -472,11 +472,10 @@ def _name_target(address: str, labels: Mapping[str, str]) -> str:
 
 def write_link(text: str, address: str) -> str:
     """Return a link to the web; what else leads somewhere, or to data in its address, is its text alone."""
-    if not address.startswith(WEB) or not text.strip() or len(address) > MAX_ADDRESS_CHARS:
+    name = text.strip()
+    if not address.startswith(WEB) or not name or len(address) > MAX_ADDRESS_CHARS:
         return text
-    if text == address:
-        return address
-    return f"[{text.strip()}]({address})"
+    return address if name == address else f"[{name}]({address})"
 
 
 def write_role(match: re.Match[str], labels: Mapping[str, str] = MappingProxyType({})) -> str:

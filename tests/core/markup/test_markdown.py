@@ -670,11 +670,11 @@ def test_mdx_is_read_without_its_script() -> None:
         ("{{< highlight go >}}\nx := `a`\n{{< /highlight >}}\nText.", "```go\nx := `a`\n```\n\nText."),
         (
             '<Tabs npm="npm i a" sh="sh <(curl https://a.example | c)" class="b" />\n\nText.',
-            "**npm**\n\n```\nnpm i a\n```\n\n**sh**\n\n```\nsh <(curl https://a.example | c)\n```\n\nText.",
+            "**npm**\n\n```bash\nnpm i a\n```\n\n**sh**\n\n```bash\nsh <(curl https://a.example | c)\n```\n\nText.",
         ),
         (
             "1. Add:\n\n   <Run\n     cargo={`cargo add a\n     cargo add b`}\n   />\n\n1. Go.",
-            "1. Add:\n\n   **cargo**\n\n   ```\n   cargo add a\n   cargo add b\n   ```\n\n2. Go.",
+            "1. Add:\n\n   **cargo**\n\n   ```bash\n   cargo add a\n   cargo add b\n   ```\n\n2. Go.",
         ),
         ('<Card title="npm i" npm="npm" class="b c" />\n\n<Box>\nText.\n</Box>', "**npm i**\n\nText."),
     ],
