@@ -12,6 +12,7 @@ from core.markup.inline import (
     HIDDEN_TAGS,
     HTML_TAGS,
     WEB,
+    escape_tags,
     move_signs,
     strip_permalink,
     write_code,
@@ -29,7 +30,6 @@ _MARKUP = re.compile(
     re.DOTALL,
 )
 _ATTRIBUTE = re.compile(r"(?<![\w-])([\w-]++)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]++))")
-_TAG_START = re.compile(r"<(?=[A-Za-z/!])")
 _BLANKS = re.compile(r"\s+")
 _DASH = re.compile(r"^[-–—][ ](?=\S)")
 _CODE_TAGS = frozenset(("code", "kbd", "samp", "tt"))
@@ -137,7 +137,7 @@ class BlockCollector:
             self._code += data
         else:
             # Only a tag makes another line.
-            data = data if self._code_starts else _TAG_START.sub("\\<", data)
+            data = data if self._code_starts else escape_tags(data)
             self._text += _BLANKS.sub(" ", data)
 
     def _open(self, tag: str, attributes: Mapping[str, str], is_closed: bool) -> None:
@@ -166,8 +166,8 @@ class BlockCollector:
         elif tag in ("td", "th", "tr") and self._find_frame("table"):
             self._open_cell(tag)
         elif tag != "p" and len(self._frames) < _MAX_FRAMES:
-            label = attributes.get("title") or attributes.get("label", "")
-            description = attributes.get("text", "")
+            label = escape_tags(attributes.get("title") or attributes.get("label", ""))
+            description = escape_tags(attributes.get("text", ""))
             frame = _Frame(tag, label=label, start_line=self._line)
             frame.kind, frame.level = _get_kind(tag, label, tag not in HTML_TAGS or "label" in attributes)
             frame.labels = attributes["items"].split("|") if "items" in attributes else []

@@ -41,7 +41,7 @@ _TOKEN = re.compile(
     r"|(?P<helper>\{\{(?!\{|-?[ ]*[.$\"']?[\w.-]{1,80}[\"']?[ ]*-?(?:\||\}))"
     r"(?P<call>-?[ ]*[A-Za-z_][\w.]{0,80}\()?(?P<words>[^{}\n]{1,500})\}\})"
     r"|(?P<fragment></?>)"
-    r"|<(?P<close>/?)(?P<tag>[A-Za-z][\w.:-]*+)(?=[\s/>])"
+    r"|(?<!\\)<(?P<close>/?)(?P<tag>[A-Za-z][\w.:-]*+)(?=[\s/>])"
     r"|(?P<expression>\\?\{)",
     re.MULTILINE,
 )
@@ -346,12 +346,7 @@ class _Rewriter:
         if name.lower() == "pre":
             self._begin_preformatted(token)
         is_plain = name in _BLOCK_TAGS and "{" not in (rest[0] if rest else "")
-        if (
-            rest is not None
-            and is_plain
-            and self._mixes_markdown(name, rest)
-            and (not self._line.strip() or token["close"])
-        ):
+        if rest is not None and is_plain and self._mixes_markdown(rest) and (not self._line.strip() or token["close"]):
             # So the text in it is Markdown, and what is below it.
             self._emit(f"{self.text[token.start() : rest.end()]}\n\n")
             self.number -= 2
@@ -369,12 +364,10 @@ class _Rewriter:
         self._skip(rest[0])
         return rest.end()
 
-    def _mixes_markdown(self, name: str, rest: re.Match[str]) -> bool:
+    def _mixes_markdown(self, rest: re.Match[str]) -> bool:
         """Return whether a tag holds Markdown: in MDX, for kramdown or Python-Markdown, or in a page that has such."""
         self._has_mixed |= _MIXED.search(rest[0]) is not None
-        # Of MDX, a paragraph of HTML mostly has links of HTML.
-        is_mixed = self._has_mixed or (self.is_mdx and name != "blockquote")
-        return is_mixed and _LINE_END.match(self.text, rest.end()) is not None
+        return (self._has_mixed or self.is_mdx) and _LINE_END.match(self.text, rest.end()) is not None
 
     def _emit_component(self, position: int, name: str, is_closing: bool, attributes: str) -> None:
         """Emit a component with what its attributes hold: a table, or its items, each as a card."""
@@ -401,7 +394,7 @@ class _Rewriter:
             # As of what describes the fields of something: the name of the field, and its type.
             if key and item["type"]:
                 item["title"] = item["title"] or key
-                item["text"] = f"{item['text']} (`{item['type']}`)" if item["text"] else item["type"]
+                item["text"] = f"{item['text']} (`{item['type']}`)" if item["text"] else f"`{item['type']}`"
             if item["title"] or item["text"]:
                 self._emit_tag(position, "card", False, item | {"type": "", "end": "1"})
 

@@ -101,6 +101,7 @@ _SHORT_NOTE = [f"{_NOTE}_open", "paragraph_open", "inline", "paragraph_close", f
 MAX_NOTE_CHARS = 300
 MAX_NOTE_MARKS = 5
 _TAG = re.compile(r"</?[A-Za-z][A-Za-z0-9-]*(?:\s[^<>]*+)?/?>")
+_TAG_START = re.compile(rf"({_CODE})|<(?=[A-Za-z/!])")
 _TAG_NAME = re.compile(r"<(/?)([A-Za-z][A-Za-z0-9-]*)")
 _HREF = re.compile(r"\shref\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+))", re.IGNORECASE)
 # A browser shows none of their text: in some it is for one that is too old.
@@ -186,6 +187,15 @@ def move_signs(text: str, tag: str) -> str:
 def strip_tags(text: str, replacement: str = "") -> str:
     """Return a text with something else, or nothing, in place of its tags of HTML."""
     return _TAG.sub(replacement, text)
+
+
+def escape_tags(text: str) -> str:
+    """Return a text of which nothing is a tag, as inline Markdown.
+
+    >>> escape_tags("Use <Box />, not `<b>`")
+    'Use \\\\<Box />, not `<b>`'
+    """
+    return _TAG_START.sub(lambda match: match[1] or "\\<", text) if "<" in text else text
 
 
 def clean_inline(

@@ -92,6 +92,7 @@ _MDX_IMPORT = re.compile(
 )
 _COMPONENT_NAME = re.compile(r"\b[A-Z]\w*")
 _MDX_USE = re.compile(r"([ \t]*)<([A-Z]\w*)((?:[ \t][^<>\n]*)?)/>[ \t]*$")
+_PARTIALS = (".md", ".mdx")
 # What is made here, and no package.
 _MODULE = re.compile(r"(?:[@~]|@site|\.{1,2})?/")
 _FENCE = re.compile(r"[ \t>]*(?:[-*+\d.]+[ \t]+)?(`{3,}|~{3,})")
@@ -239,16 +240,14 @@ class _Expander:
         if self._kind == "asciidoc":
             match = _ASCIIDOC.match(line)
             return _Directive(self._resolve(match[1]), options=_read_attributes(match[2])) if match else None
-        if use := _MDX_USE.match(line):
-            target = components.get(use[2], "")
-            if target.endswith((".md", ".mdx")):
-                return _Directive(target, indent=use[1])
-            options = {"component": use[2], "attributes": use[3]}
-            return _Directive(target, indent=use[1], options=options) if _MODULE.match(target) else None
         if snippet := _SNIPPET.match(line):
             return _Directive(snippet[2], indent=snippet[1])
         return (
-            _match_snippets(lines, number) or _match_vite(line) or _match_template(line) or _match_myst(lines, number)
+            _match_mdx(line, components)
+            or _match_snippets(lines, number)
+            or _match_vite(line)
+            or _match_template(line)
+            or _match_myst(lines, number)
         )
 
     def _resolve(self, target: str) -> str:
@@ -336,6 +335,16 @@ def _match_rst(lines: Sequence[str], number: int) -> _Directive | None:
         return None
     options, end = _read_options(lines, number + 1, len(match[1]))
     return _Directive(match[3], end - number, match[1], match[2] == "literalinclude", options)
+
+
+def _match_mdx(line: str, components: Mapping[str, str]) -> _Directive | None:
+    """Match a partial or a component that a page of MDX imports."""
+    use = _MDX_USE.match(line)
+    target = components.get(use[2], "") if use else ""
+    if use is None or not (_MODULE.match(target) or target.endswith(_PARTIALS)):
+        return None
+    options = {} if target.endswith(_PARTIALS) else {"component": use[2], "attributes": use[3]}
+    return _Directive(target, indent=use[1], options=options)
 
 
 def _match_snippets(lines: Sequence[str], number: int) -> _Directive | None:

@@ -590,7 +590,7 @@ def test_mdx_is_read_without_its_script() -> None:
         (
             '<Types name="Run" type={{ "id": {"description": "", "type": "string"},\n'
             "  size: { text: 'How big', type: 'int' } }} />",
-            "**Run**\n\n**id**: string\n\n**size**: How big (`int`)",
+            "**Run**\n\n**id**: `string`\n\n**size**: How big (`int`)",
         ),
         (
             "<Props data={{ 'aria-label': { type: 'string', description: 'What is read' } }} />",
@@ -641,6 +641,8 @@ def test_mdx_is_read_without_its_script() -> None:
         ),
         ("<Code>{`\\`\\`\\`\\`\\`\na`}</Code>\n\n<Box />", "``````\n`````\na\n``````"),
         ("<CodeBlock>{`a`}</CodeBlock>\n\n<Box>\n{`b`}\n</Box>", "```\na\n```\n\nb"),
+        ('<Card title="A <B/> `<c>`" description="Use <B/>." />', "**A \\<B/> `<c>`**: Use \\<B/>."),
+        ("<Box>\nText.\n</Box>\n\n## The \\<Box/>", "Text.\n\n## The \\<Box/>"),
         ('<Card title="Doku&shy;seiten" description="A &amp; B" />', "**Dokuseiten**: A & B"),
         ("::: a.b\n    options:\n      members:\n        - c\n\n    handler: python\n\n::: a.c\n\nText.", "Text."),
         ("::: core\n\n    options:\n        a: b\nText.\n\n::: a.b.c", "Text."),
@@ -1347,3 +1349,25 @@ def test_a_link_that_is_written_as_a_tag_is_one(text: str, expected: str) -> Non
 )
 def test_code_of_any_component_is_code(text: str, expected: str) -> None:
     assert write_markdown(read_markdown(text, is_mdx=True)) == expected
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ('<Api calls={[{"path": "/v1/a", "method": "get"}]} />', "All a **b**.\n\n**/v1/a**: get"),
+        ("", "All a **b**."),
+        ("Text.", "Text."),
+    ],
+)
+def test_a_page_without_text_is_what_it_says_of_itself(body: str, expected: str) -> None:
+    text = f"---\ntitle: The <A/>\ndescription: |-\n  All a\n    **b**.\nfull: true\n---\n\n{body}"
+    assert write_markdown(read_markdown(text, is_mdx=True)) == f"# The \\<A/>\n\n{expected}"
+
+
+def test_code_for_several_tools_is_of_the_shell() -> None:
+    assert read("```package-install\nnpm i tarn\n```") == "```bash\nnpm i tarn\n```"
+
+
+def test_what_is_unfolded_has_its_title_once() -> None:
+    text = '<details><summary>a.ts</summary>\n\n```ts title="a.ts"\nx\n```\n\n</details>'
+    assert read(text) == "**a.ts**\n\n```ts\nx\n```"

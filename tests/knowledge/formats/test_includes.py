@@ -291,7 +291,7 @@ def test_a_text_file_with_directives_includes_others() -> None:
         ("<Missing />", "<Missing />"),
     ],
 )
-def test_a_component_that_is_always_the_same_is_a_partial(text: str, expected: str) -> None:
+def test_what_mdx_takes_from_code_stands_in_its_place(text: str, expected: str) -> None:
     head = "import {\n  Loaded,\n  Rows,\n  StartStep,\n  Video,\n} from '@/steps/start';\n"
     page = f"{head}import {{ Missing }} from './m';\nimport {{ Install }} from './Install.jsx';\n\n"
     assert expand("docs/page.mdx", "markdown", page + text).removeprefix(page) == expected
