@@ -23,7 +23,7 @@ MAX_ADDRESS_CHARS = 250
 # Only these begin markup that is changed: most paragraphs have none of them.
 # Code, also between two ticks each, within which one is a sign of the code.
 _CODE = r"(?<!`)``(?:[^`]|(?<!`)`(?!`)){1,300}``(?!`)|`+[^`]*`+"
-_CHANGED_MARKUP = re.compile(r"[\[<\\&{$\u00a0]|\w[\^~][\dn]|---|==|\+\+|[ ]{2}\n|:[a-z0-9_+-]{1,80}:")
+_CHANGED_MARKUP = re.compile(r"[\[<\\&{$\u00a0]|``|\w[\^~][\dn]|---|==|\+\+|[ ]{2}\n|:[a-z0-9_+-]{1,80}:")
 _ONE_LINK = r"\[[^\[\]\n]{1,300}\]\([^()\s]{0,500}\)"
 # A link, or the way to a page: links with signs between them, and its own name at the end.
 ONLY_LINK = re.compile(

@@ -16,7 +16,7 @@ _STRONG = re.compile(r"\*\*(?=[^\s*])([^*]+)(?<=\S)\*\*")
 # What would begin another block at the start of a line: a heading, a quotation, a list, a fence, a rule, a table, HTML,
 # an admonition, a tab.
 _BLOCK_START = re.compile(
-    r"(?=#{1,6}(?:\s|$)|>|[-+*](?:\s|$)|`{3}|~{3}|(?:[-_*][ \t]*){3,}$|=+[ \t]*$|-+[ \t]*$|\||<[A-Za-z!/?]"
+    r"(?=#{1,6}(?:\s|$)|>|[-+*](?:\s|$)|`{3,}+[^`]*$|~{3}|(?:[-_*][ \t]*){3,}$|=+[ \t]*$|-+[ \t]*$|\||<[A-Za-z!/?]"
     r"|(?:!!!|\?\?\?\+?|===[!+]?)[ \t]|:::)"
 )
 _TERM_ENDS = (".", ":", "?", "!", "。", "：", "？", "！")

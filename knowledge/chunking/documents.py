@@ -290,7 +290,7 @@ def _restore(whole: Block, units: Sequence[_Unit], depth: int) -> list[Block]:
         level = whole.level and whole.level + bool(outside) + _find(whole.children, first)
         items = tuple(parts[len(outside) :])
         return [*outside, *([replace(whole, level=level, children=items)] if items else [])]
-    return [replace(whole, children=tuple(parts))]
+    return [replace(whole, children=tuple(_strip_breaks(parts)))]
 
 
 def _find(blocks: Sequence[Block], wanted: Block) -> int:

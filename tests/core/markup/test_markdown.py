@@ -1371,3 +1371,23 @@ def test_code_for_several_tools_is_of_the_shell() -> None:
 def test_what_is_unfolded_has_its_title_once() -> None:
     text = '<details><summary>a.ts</summary>\n\n```ts title="a.ts"\nx\n```\n\n</details>'
     assert read(text) == "**a.ts**\n\n```ts\nx\n```"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Use ``a`` or ```` b ````, not `` ` ``.", "Use `a` or `b`, not `` ` ``."),
+        ("` ``` ` begins code.", "```` ``` ```` begins code."),
+    ],
+)
+def test_code_in_a_line_has_no_more_ticks_than_it_needs(text: str, expected: str) -> None:
+    assert read(text) == expected
+    assert read(expected) == expected
+
+
+def test_a_container_ends_where_its_first_line_is_repeated_below_its_text() -> None:
+    assert (
+        read(":::tip\nA.\n:::tip\n\n## B\n\n:::note\n\nC.\n\n:::")
+        == "> **Tip**\n>\n> A.\n\n## B\n\n> **Note**\n>\n> C."
+    )
+    assert read(":::tip\nA.\n\n:::tip\nB.\n:::\n:::\nC.") == "> **Tip**\n>\n> A.\n>\n> > **Tip**\n> >\n> > B.\n\nC."

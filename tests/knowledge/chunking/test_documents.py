@@ -518,6 +518,8 @@ def test_a_rule_between_passages_belongs_to_none() -> None:
     assert texts[0].startswith("# Guide\n\nOne.\n\n---\n\nTwo")
     assert all(text.endswith("word") for text in texts)
     assert chunk(Document("docs/b.md", "---\n\n***\n", "markdown")) == []
+    note = chunk(Document("docs/c.md", f"> {words}\n>\n> ---\n>\n> {words}", "markdown"), 60)
+    assert [piece.text.endswith("word") for piece in note] == [True, True]
 
 
 @pytest.mark.parametrize(
