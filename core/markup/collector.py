@@ -39,6 +39,8 @@ _INLINE_TAGS = _CODE_TAGS | frozenset(
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _TABS = frozenset(("tab", "tabitem", "tab-item", "tabpanel", "codetab", "code-tab"))
 _GROUPS = frozenset(("codegroup", "code-group", "codetabs", "tabs", "tab-set", "tabset"))
+# What stands in a tree of files, of which each folder may hold others.
+_ENTRIES = frozenset(("folder", "file"))
 _CARDS = frozenset(("card", "linkcard", "link-card", "doccard", "grid-item-card"))
 # What is set apart from the text, with the title that a reader sees where it gives none.
 ADMONITIONS = {
@@ -56,6 +58,9 @@ _KINDS: dict[str, BlockKind] = {
     "blockquote": "quote",
     "details": "tab",
     "dd": "definition",
+    "files": "list",
+    "filetree": "list",
+    **dict.fromkeys(_ENTRIES, "item"),
     **dict.fromkeys(_TABS, "tab"),
     **dict.fromkeys(ADMONITIONS, "admonition"),
 }
@@ -288,6 +293,8 @@ def _close_blocks(frame: _Frame, parent: _Frame) -> list[Block]:
         cells = tuple(tuple(row) for row in rows if any(row))
         table = Block("table", header=tuple(header), rows=cells)
         return [*children, *([table] if cells or any(header) else [])]
+    elif frame.tag in _ENTRIES and frame.label:
+        block = Block("item", frame.label, (Block("list", children=children),) if children else ())
     elif kind == "item":
         block = make_item(children)
     elif kind == "list" and children:

@@ -593,6 +593,19 @@ def test_mdx_is_read_without_its_script() -> None:
             "**Run**\n\n**id**: `string`\n\n**size**: How big (`int`)",
         ),
         (
+            '<Types type={{ "a": { "text": "As \\"b\\"\\nor c", "type": "d" } }} />',
+            '**a**: As "b" or c (`d`)',
+        ),
+        (
+            '<Files>\n  <Folder name="app" open>\n    <Folder name="a_b">\n      <File name="c.ts" />\n    </Folder>\n'
+            '    <File name="d.ts" />\n  </Folder>\n</Files>',
+            "- app\n  - a_b\n    - c.ts\n  - d.ts",
+        ),
+        (
+            '<Note>Shown in the <Link to="/a">{`<Box />`}</Link>.</Note>\n\n<Link>\nText.\n</Link>',
+            "> **Note**\n>\n> Shown in the \\<Box />.\n\nText.",
+        ),
+        (
             "<Props data={{ 'aria-label': { type: 'string', description: 'What is read' } }} />",
             "**aria-label**: What is read (`string`)",
         ),
