@@ -153,6 +153,9 @@ class BlockCollector:
             self._hidden_tag = tag if not is_closed else ""
         elif tag == "br":
             self._text += "\n"
+        elif is_closed and not attributes and tag not in HTML_TAGS:
+            # An element that no browser knows shows nothing, and parts no text.
+            return
         elif tag in _INLINE_TAGS:
             if tag in _CODE_TAGS:
                 self._code_starts.append(len(self._text))

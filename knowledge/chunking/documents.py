@@ -37,6 +37,8 @@ MAX_HEADING_LENGTH = 1_000
 # A number names no page: of several versions in a file, the first one is no title.
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _VERSION = re.compile(r"\d\.\d")
+# A line in bold that is no sentence names what is below it.
+_LABEL = re.compile(r"\*\*[^*\n]{1,120}(?<![.!。！])\*\*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,7 @@ def _name_page(path: str) -> str:
 
 
 def _attach_headings(pieces: Sequence[Piece], blocks: Sequence[Block]) -> Iterator[Piece]:
-    """Yield pieces, of which none ends in the headings of the next one."""
+    """Yield pieces, of which none ends in the headings, or in the label, of the next one."""
     start = 0
     for piece, following in zip_longest(pieces, pieces[1:]):
         start = start or piece.span.start
@@ -111,11 +113,15 @@ def _attach_headings(pieces: Sequence[Piece], blocks: Sequence[Block]) -> Iterat
 
 
 def _find_text_end(blocks: Sequence[Block], start: int, end: int) -> int:
-    """Return the number of the last block of a piece that is no heading of what follows `end`; below `start`: none."""
+    """Return the number of the last block of a piece that does not name what follows `end`; below `start`: none."""
     level = MAX_HEADING_LEVEL + 1 if blocks[end].kind != "heading" else blocks[end].level
-    while end >= start and blocks[end - 1].kind == "heading" and blocks[end - 1].level < level:
+    while end >= start:
+        block = blocks[end - 1]
+        is_label = block.kind == "paragraph" and _LABEL.fullmatch(block.text)
+        if not is_label and (block.kind != "heading" or block.level >= level):
+            break
         end -= 1
-        level = blocks[end].level
+        level = block.level or level
     return end
 
 
@@ -142,7 +148,7 @@ def _lift_headings(blocks: Sequence[Block]) -> Iterator[Block]:
         if block.kind in ("quote", "admonition"):
             yield _lower_headings(block)
         elif block.kind not in ("table", "list") and any(child.kind == "heading" for child in block.children):
-            if block.text:
+            if block.text and block.text != block.children[0].text:
                 yield Block(
                     "paragraph", write_title(block.text), start_line=block.start_line, end_line=block.start_line
                 )

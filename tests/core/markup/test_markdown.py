@@ -1377,6 +1377,10 @@ def test_a_page_without_text_is_what_it_says_of_itself(body: str, expected: str)
     assert write_markdown(read_markdown(text, is_mdx=True)) == f"# The \\<A/>\n\n{expected}"
 
 
+def test_an_element_that_no_browser_knows_parts_no_text() -> None:
+    assert read("<div>\nInto one <Box /> component.\n</div>") == "Into one component."
+
+
 def test_code_for_several_tools_is_of_the_shell() -> None:
     assert read("```package-install\nnpm i tarn\n```") == "```bash\nnpm i tarn\n```"
 

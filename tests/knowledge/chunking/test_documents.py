@@ -511,6 +511,21 @@ def test_a_passage_does_not_end_in_the_heading_of_the_next_one() -> None:
     assert not any(text.rpartition("\n")[2].startswith("#") for text in texts)
 
 
+def test_a_passage_does_not_end_in_the_label_of_the_next_one() -> None:
+    words = "word " * 40
+    texts = [
+        piece.text for piece in chunk(Document("a.md", f"# Guide\n\n{words}\n\n**Note**\n\n{words}", "markdown"), 60)
+    ]
+    assert [text.startswith("**Note**\n\nword") for text in texts] == [False, True]
+    text = f"# Guide\n\n{words}\n\n**It is done.**\n\n{words}"
+    assert chunk(Document("a.md", text, "markdown"), 60)[0].text.endswith("**It is done.**")
+    unfolded = f"# Guide\n\n{words}\n\n<details><summary>By tarn</summary>\n\n## By tarn\n\n{words}\n\n</details>"
+    assert [piece.text[:11] for piece in chunk(Document("a.md", unfolded, "markdown"), 60)] == [
+        "# Guide\n\nwo",
+        "## By tarn\n",
+    ]
+
+
 def test_a_rule_between_passages_belongs_to_none() -> None:
     words = "word " * 40
     text = f"# Guide\n\nOne.\n\n---\n\nTwo {words}\n\n---\n\n## Next\n\n---\n\nThree {words}\n\n---\n"
