@@ -219,7 +219,7 @@ def _read_colons(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     if opening is None or silent:
         return opening is not None
     last = _find_last_of_colons(state, start, end) if opening[2] else start
-    has_end = last > start and _get_line(state, last).strip(":") == ""
+    has_end = last > start and _get_line(state, last).strip(":") in ("", opening[2])
     if opening[2]:
         token = state.push("colon_fence", "", 0)
         token.info = opening[2]
@@ -232,8 +232,10 @@ def _read_colons(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 def _find_last_of_colons(state: StateBlock, start: int, end: int) -> int:
     """Return the last line of a container; where one in it has no end, the first line that can be the end.
 
-    What nothing ends goes on to the end of what it is in.
+    What nothing ends goes on to the end of what it is in. A line that repeats the first one right below a text, and
+    above none, is meant to end it.
     """
+    first = _get_line(state, start)
     sizes: list[int] = []
     first_end = 0
     following: dict[int, int] = {}
@@ -241,6 +243,8 @@ def _find_last_of_colons(state: StateBlock, start: int, end: int) -> int:
         text = _get_line(state, line)
         if text and state.sCount[line] < state.blkIndent:
             return line - 1
+        if text == first and sizes and not state.isEmpty(line - 1) and (line + 1 == end or state.isEmpty(line + 1)):
+            return line
         if mark := _COLONS.match(text):
             size = len(mark[1])
             if mark[2]:

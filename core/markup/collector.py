@@ -12,6 +12,7 @@ from core.markup.inline import (
     HIDDEN_TAGS,
     HTML_TAGS,
     WEB,
+    escape_tags,
     move_signs,
     strip_permalink,
     write_code,
@@ -29,7 +30,6 @@ _MARKUP = re.compile(
     re.DOTALL,
 )
 _ATTRIBUTE = re.compile(r"(?<![\w-])([\w-]++)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]++))")
-_TAG_START = re.compile(r"<(?=[A-Za-z/!])")
 _BLANKS = re.compile(r"\s+")
 _DASH = re.compile(r"^[-–—][ ](?=\S)")
 _CODE_TAGS = frozenset(("code", "kbd", "samp", "tt"))
@@ -39,6 +39,8 @@ _INLINE_TAGS = _CODE_TAGS | frozenset(
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _TABS = frozenset(("tab", "tabitem", "tab-item", "tabpanel", "codetab", "code-tab"))
 _GROUPS = frozenset(("codegroup", "code-group", "codetabs", "tabs", "tab-set", "tabset"))
+# What stands in a tree of files, of which each folder may hold others.
+_ENTRIES = frozenset(("folder", "file"))
 _CARDS = frozenset(("card", "linkcard", "link-card", "doccard", "grid-item-card"))
 # What is set apart from the text, with the title that a reader sees where it gives none.
 ADMONITIONS = {
@@ -56,6 +58,9 @@ _KINDS: dict[str, BlockKind] = {
     "blockquote": "quote",
     "details": "tab",
     "dd": "definition",
+    "files": "list",
+    "filetree": "list",
+    **dict.fromkeys(_ENTRIES, "item"),
     **dict.fromkeys(_TABS, "tab"),
     **dict.fromkeys(ADMONITIONS, "admonition"),
 }
@@ -137,7 +142,7 @@ class BlockCollector:
             self._code += data
         else:
             # Only a tag makes another line.
-            data = data if self._code_starts else _TAG_START.sub("\\<", data)
+            data = data if self._code_starts else escape_tags(data)
             self._text += _BLANKS.sub(" ", data)
 
     def _open(self, tag: str, attributes: Mapping[str, str], is_closed: bool) -> None:
@@ -148,6 +153,9 @@ class BlockCollector:
             self._hidden_tag = tag if not is_closed else ""
         elif tag == "br":
             self._text += "\n"
+        elif is_closed and not attributes and tag not in HTML_TAGS:
+            # An element that no browser knows shows nothing, and parts no text.
+            return
         elif tag in _INLINE_TAGS:
             if tag in _CODE_TAGS:
                 self._code_starts.append(len(self._text))
@@ -166,8 +174,8 @@ class BlockCollector:
         elif tag in ("td", "th", "tr") and self._find_frame("table"):
             self._open_cell(tag)
         elif tag != "p" and len(self._frames) < _MAX_FRAMES:
-            label = attributes.get("title") or attributes.get("label", "")
-            description = attributes.get("text", "")
+            label = escape_tags(attributes.get("title") or attributes.get("label", ""))
+            description = escape_tags(attributes.get("text", ""))
             frame = _Frame(tag, label=label, start_line=self._line)
             frame.kind, frame.level = _get_kind(tag, label, tag not in HTML_TAGS or "label" in attributes)
             frame.labels = attributes["items"].split("|") if "items" in attributes else []
@@ -288,6 +296,8 @@ def _close_blocks(frame: _Frame, parent: _Frame) -> list[Block]:
         cells = tuple(tuple(row) for row in rows if any(row))
         table = Block("table", header=tuple(header), rows=cells)
         return [*children, *([table] if cells or any(header) else [])]
+    elif frame.tag in _ENTRIES and frame.label:
+        block = Block("item", frame.label, (Block("list", children=children),) if children else ())
     elif kind == "item":
         block = make_item(children)
     elif kind == "list" and children:

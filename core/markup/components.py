@@ -8,10 +8,20 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from textwrap import dedent
 
+from core.markup.attributes import (
+    find_code,
+    find_commands,
+    find_rows,
+    find_strings,
+    read_attributes,
+    show_attributes,
+    show_objects,
+    strip_objects,
+)
 from core.markup.front_matter import read_front_matter
 
 # Nobody writes inline code, or a tag of a template, that is longer.
@@ -41,7 +51,7 @@ _TOKEN = re.compile(
     r"|(?P<helper>\{\{(?!\{|-?[ ]*[.$\"']?[\w.-]{1,80}[\"']?[ ]*-?(?:\||\}))"
     r"(?P<call>-?[ ]*[A-Za-z_][\w.]{0,80}\()?(?P<words>[^{}\n]{1,500})\}\})"
     r"|(?P<fragment></?>)"
-    r"|<(?P<close>/?)(?P<tag>[A-Za-z][\w.:-]*+)(?=[\s/>])"
+    r"|(?<!\\)<(?P<close>/?)(?P<tag>[A-Za-z][\w.:-]*+)(?=[\s/>])"
     r"|(?P<expression>\\?\{)",
     re.MULTILINE,
 )
@@ -51,39 +61,8 @@ _BRACES = re.compile(r"\{(?>(?:[^{}]+|" * _MAX_BRACES + r"\{[^{}]*\}" + r")*)\}"
 _REST_OF_TAG = re.compile(
     rf"(?>(?:[^<>\"'{{}}]+|\"[^\"]{{0,{MAX_SPAN_CHARS}}}\"|'[^']{{0,{MAX_SPAN_CHARS}}}'|{_BRACES.pattern})*)>"
 )
-# An object in braces, as the items of a component are written, with the name that it may have in another one.
-_OBJECT = re.compile(
-    r"(?:(?<=[{,\s])[\"']?([\w.$-]{1,100})[\"']?\s*:\s*|(?<=[\[,{\s]))"
-    r"(\{(?>(?:[^{}\"'`]{1,1000}|\"[^\"]{0,1000}\"|'[^'\n]{0,1000}'|`[^`]{0,1000}`){0,100})\}|\{[^{}]{0,2000}\})"
-)
-# The rows of a table as a list of lists, and the names of its columns.
-_ROWS = re.compile(r"=\{\s*+\[\s*+(\[[^{}]{0,10000}\])\s*+,?\s*+\]\s*+\}")
-_COLUMNS = re.compile(r"\b(?:head|headers?|columns)=\{\s*+\[([^\[\]{}]*)\]\s*+\}")
-_ROW = re.compile(r"\[([^\[\]]*)\]")
-_CELL = re.compile(r"\"([^\"]*)\"|'([^']*)'|`([^`]*)`|([\w.+-]+)")
-_ATTRIBUTE = re.compile(
-    r"(?<![\w-])([A-Za-z]+)[\"']?\s*[=:]"
-    r"\s*(?:\"([^\"]*)\"|'([^']*)'|\{\s*[\"'`]([^\"'`{}]*)[\"'`]\s*\}|\{\s*(\[[^\[\]{}]*\])\s*\})"
-)
 _LETTER = re.compile(r"[^\W\d_]")
-_ITEM = re.compile(r"[\"']([^\"']+)[\"']")
 _WORD = re.compile(r"[\w.+-]{1,60}")
-# The name and the text that a reader sees, best first.
-_LABELS = (
-    "label",
-    "title",
-    "tab",
-    "header",
-    "heading",
-    "question",
-    "summary",
-    "name",
-    "path",
-    "query",
-    "body",
-    "value",
-)
-_TEXTS = ("description", "text", "caption", "content", "answer", "tip", "method")
 _MDX_BLOCK = "mdx-code-block"
 _MDX_FENCE = re.compile(rf"[ \t]*(`{{3,}}|~{{3,}}){_MDX_BLOCK}[ \t]*$")
 _CODE_TEMPLATES = frozenset(("highlight", "code-toggle"))
@@ -93,10 +72,6 @@ _COMMENT_END = re.compile(r"\{(?:%|\{[%<])-?[ \t]*(?:/|end)[ \t]*comment\b[^{}\n
 _CLOSING_TEMPLATE = re.compile(r"\{(?:%|\{[%<])-?[ \t]*+(?:/|end)[ \t]*+([A-Za-z][\w-]*+)")
 # Code that a component has as a string, and what says its language.
 _CODE_STRING = re.compile(r"\s*\{\s*`((?:[^`\\]|\\.){0,20000})`\s*\}\s*(?=</)", re.DOTALL)
-# Code that a component has as an attribute; a single word is the number of an error, or the like.
-_CODE_ATTRIBUTE = re.compile(
-    r"(?s)\s(?:code|snippet)=(?:\{\s*`((?:[^`\\]|\\.){1,20000})`\s*\}|\{?\s*(?:\"([^\"]{1,2000})\"|'([^']{1,2000})'))"
-)
 _CODE_LANGUAGE = re.compile(r"\blanguage-([\w+#-]+)|\blang(?:uage)?=[{\"'`]*([\w+#-]+)")
 _STRING = re.compile(r"\{\s*(?:\"([^\"]*)\"|'([^']*)'|`([^`]*)`)\s*\}")
 _NAME = re.compile(r"\{{1,3}\s*\.?(?:[A-Za-z_$][\w$]*\.)*([A-Za-z_$][\w$]*)\s*\}{1,3}")
@@ -163,50 +138,8 @@ def _unwrap_mdx(lines: Iterable[str]) -> Iterator[str]:
         yield ""
 
 
-def _show(attributes: str) -> dict[str, str]:
-    """Return what a reader sees of the attributes of a component, as attributes of a tag of HTML."""
-    values = _read_attributes(attributes)
-    return {
-        "title": next((values[name] for name in _LABELS if values.get(name)), ""),
-        "text": next((values[name] for name in _TEXTS if values.get(name)), ""),
-        "type": values.get("type") or values.get("style", ""),
-        "items": "|".join(_ITEM.findall(values.get("items", ""))),
-        "end": "1" if attributes.endswith("/>") else "",
-    }
-
-
-def _read_attributes(attributes: str) -> dict[str, str]:
-    # As in HTML, signs may have names in them.
-    attributes = html.unescape(attributes).replace("\u00ad", "") if "&" in attributes else attributes
-    return {match[1].lower(): next(filter(None, match.groups()[1:]), "") for match in _ATTRIBUTE.finditer(attributes)}
-
-
-def _find_commands(attributes: str) -> list[tuple[str, str]]:
-    """Return the commands that a component shows for several tools, each by the tool that begins it: `npm="npm i"`."""
-    values = {name: value.strip() for name, value in _read_attributes(attributes).items()}
-    commands = [(name, _dedent_below(value)) for name, value in values.items() if " " in value]
-    return commands if any(value.startswith(f"{name} ") for name, value in commands) else []
-
-
-def _find_code(attributes: str) -> Iterator[str]:
-    """Yield the code that a component shows, whatever it is called."""
-    for match in _CODE_ATTRIBUTE.finditer(attributes):
-        code = match[1].replace("\\`", "`") if match[1] else html.unescape(match[2] or match[3])
-        if len(code.split()) > 1:
-            yield _dedent_below(code.strip())
-
-
-def _dedent_below(text: str) -> str:
-    first, newline, rest = text.partition("\n")
-    return first + newline + dedent(rest)
-
-
 def _make_fence(code: str) -> str:
     return "`" * (max(2, *map(len, re.findall("`*", code))) + 1)
-
-
-def _read_cells(row: str) -> list[str]:
-    return [next(filter(None, cell), "").replace("|", "\\|").replace("\n", " ") for cell in _CELL.findall(row)]
 
 
 @dataclass(slots=True)
@@ -230,6 +163,8 @@ class _Rewriter:
     _unclosed: set[str] = field(default_factory=set)
     _is_preformatted: bool = False
     _has_mixed: bool = False
+    # The components that were opened within a line.
+    _inline_names: Counter[str] = field(default_factory=Counter)
     # Of the tabs of Docusaurus that were opened last: their labels by their names.
     _tab_labels: dict[str, str] = field(default_factory=dict)
 
@@ -346,12 +281,7 @@ class _Rewriter:
         if name.lower() == "pre":
             self._begin_preformatted(token)
         is_plain = name in _BLOCK_TAGS and "{" not in (rest[0] if rest else "")
-        if (
-            rest is not None
-            and is_plain
-            and self._mixes_markdown(name, rest)
-            and (not self._line.strip() or token["close"])
-        ):
+        if rest is not None and is_plain and self._mixes_markdown(rest) and (not self._line.strip() or token["close"]):
             # So the text in it is Markdown, and what is below it.
             self._emit(f"{self.text[token.start() : rest.end()]}\n\n")
             self.number -= 2
@@ -369,40 +299,31 @@ class _Rewriter:
         self._skip(rest[0])
         return rest.end()
 
-    def _mixes_markdown(self, name: str, rest: re.Match[str]) -> bool:
+    def _mixes_markdown(self, rest: re.Match[str]) -> bool:
         """Return whether a tag holds Markdown: in MDX, for kramdown or Python-Markdown, or in a page that has such."""
         self._has_mixed |= _MIXED.search(rest[0]) is not None
-        # Of MDX, a paragraph of HTML mostly has links of HTML.
-        is_mixed = self._has_mixed or (self.is_mdx and name not in ("blockquote", "p"))
-        return is_mixed and _LINE_END.match(self.text, rest.end()) is not None
+        return (self._has_mixed or self.is_mdx) and _LINE_END.match(self.text, rest.end()) is not None
 
     def _emit_component(self, position: int, name: str, is_closing: bool, attributes: str) -> None:
         """Emit a component with what its attributes hold: a table, or its items, each as a card."""
-        shown = _show(_OBJECT.sub("", attributes))
-        objects = _OBJECT.findall(attributes)
+        bare, objects = strip_objects(attributes)
+        shown = show_attributes(bare)
         if name == "TabItem":
             shown["title"] = self._tab_labels.get(shown["title"], shown["title"])
         elif name == "Tabs":
-            values = [_read_attributes(text) for _, text in objects]
+            values = [read_attributes(text) for _, text in objects]
             self._tab_labels = {each.get("value", ""): each.get("label", "") for each in values}
             objects = []
         self._emit_tag(position, name, is_closing, shown)
-        if rows := _ROWS.search(attributes):
-            self._emit_table(attributes, rows[1])
-        for tool, command in _find_commands(attributes):
+        self._emit_table(find_rows(attributes))
+        for tool, command in find_commands(attributes):
             self._emit_tag(position, "tab", False, {"title": tool})
-            self._emit_code(command, "", self._line)
+            self._emit_code(command, "lang=bash", self._line)
             self._emit_tag(position, "tab", True, {})
-        for code in _find_code(attributes) if not self._line.strip() else ():
+        for code in find_code(attributes) if not self._line.strip() else ():
             self._emit_code(code, attributes, self._line)
-        for key, text in objects:
-            item = _show(text)
-            # As of what describes the fields of something: the name of the field, and its type.
-            if key and item["type"]:
-                item["title"] = item["title"] or key
-                item["text"] = f"{item['text']} (`{item['type']}`)" if item["text"] else item["type"]
-            if item["title"] or item["text"]:
-                self._emit_tag(position, "card", False, item | {"type": "", "end": "1"})
+        for item in show_objects(objects):
+            self._emit_tag(position, "card", False, item)
 
     def _rewrite_code(self, attributes: str, code: re.Match[str]) -> int:
         """Emit what a component shows as code, at the indent of its tag."""
@@ -451,8 +372,8 @@ class _Rewriter:
             self._unclosed.add(name)
         # The label of code is but a name, to which a part of the text refers by its lines.
         is_shown = not (name.lower().endswith("code") or "line=" in arguments) or "label=" not in arguments
-        attributes = _show(arguments if is_shown else "")
-        label = next(iter(_ITEM.findall(arguments)), arguments if name == "tab" and _WORD.fullmatch(arguments) else "")
+        attributes = show_attributes(arguments if is_shown else "")
+        label = next(iter(find_strings(arguments)), arguments if name == "tab" and _WORD.fullmatch(arguments) else "")
         # Of what nothing closes, as of marks for the code below, it is none.
         attributes["end"] = "" if name in self._closed else "1"
         if name in self._closed and "=" not in arguments and "/" not in label and not label.endswith((".md", ".html")):
@@ -469,7 +390,7 @@ class _Rewriter:
         They are a paragraph where they begin a block.
         """
         starts_block = token["words"].startswith("#") and self._is_at_start() and self._ends_line(token.end())
-        words = [] if token["call"] else _ITEM.findall(token["words"])
+        words = [] if token["call"] else find_strings(token["words"])
         self._append(" ".join(filter(_LETTER.search, words)))
         if starts_block and self._line.strip():
             self._end_line()
@@ -520,7 +441,9 @@ class _Rewriter:
     def _emit_tag(self, position: int, name: str, is_closing: bool, attributes: Mapping[str, str]) -> None:
         """Emit a tag on a line of its own; one within a sentence or a row leaves no trace but its own text."""
         is_row = self._line.lstrip().startswith("|")
-        if is_row or not self._ends_line(position) or not (is_closing or self._is_at_start()):
+        ends_inline = is_closing and self._inline_names[name] > 0
+        if ends_inline or is_row or not self._ends_line(position) or not (is_closing or self._is_at_start()):
+            self._inline_names[name] += 0 if attributes.get("end") else -ends_inline if is_closing else 1
             self._append(html.escape(attributes["text"], quote=False) if attributes.get("end") else "")
             if self._line.strip() == ":" and self._ends_line(position):
                 # A definition that holds nothing else is none.
@@ -547,14 +470,12 @@ class _Rewriter:
         self._line = indent
         self._is_after_tag = True
 
-    def _emit_table(self, attributes: str, rows: str) -> None:
-        columns = _COLUMNS.search(attributes)
-        cells = [_read_cells(row) for row in _ROW.findall(rows)]
-        header = _read_cells(columns[1]) if columns else [""] * max(map(len, cells), default=1)
-        for row in (header, ["---"] * len(header), *cells):
+    def _emit_table(self, rows: Sequence[Sequence[str]]) -> None:
+        for row in (*rows[:1], *(["---"] * len(row) for row in rows[:1]), *rows[1:]):
             self._line = f"| {' | '.join(row)} |"
             self._end_line()
-        self._end_line()
+        if rows:
+            self._end_line()
 
     def _rewrite_script(self, token: re.Match[str]) -> int:
         """Leave out a module's import or export; of an expression, keep the text or the name that it shows."""

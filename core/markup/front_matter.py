@@ -1,4 +1,4 @@
-"""The front matter of a document: what stands between two marks above it, and the title that it gives."""
+"""The front matter of a document: what stands between two marks above it, and the title and description in it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from itertools import takewhile
 _FRONT_KEY = re.compile(r"[A-Za-z_][\w -]*+[ \t]*+[:=]|#")
 # Hugo reads keys in any case.
 _FRONT_TITLE = re.compile(r"title[ \t]*[:=][ \t]*(.*)", re.IGNORECASE)
+_DESCRIPTION = re.compile(r"description[ \t]*[:=][ \t]*(.*)", re.IGNORECASE)
 _YAML_BLOCKS = frozenset((">", ">-", ">+", "|", "|-", "|+"))
 _YAML_KEY = re.compile(r"[ \t]+(?:[\w-]+:(?:[ \t]|$)|- )")
 
@@ -16,6 +17,14 @@ _YAML_KEY = re.compile(r"[ \t]+(?:[\w-]+:(?:[ \t]|$)|- )")
 def read_title(text: str) -> str:
     """Return the title that the front matter of a document gives, or an empty string."""
     return read_front_matter(text.split("\n"))[1]
+
+
+def read_description(text: str) -> str:
+    """Return what the front matter of a document says that it is about, or an empty string."""
+    lines = text.split("\n")
+    end = read_front_matter(lines)[0] - 1
+    found = ((number, match) for number, line in enumerate(lines[:end], 1) if (match := _DESCRIPTION.match(line)))
+    return next((_join_title(match[1].strip(), lines[number:end]) for number, match in found), "")
 
 
 def read_front_matter(lines: list[str]) -> tuple[int, str, int]:

@@ -26,6 +26,8 @@ _CUT_BEFORE = re.compile(r"[ \t]*//[ \t]*---cut(?:-before)?---[ \t]*")
 _CUT_AFTER = re.compile(r"[ \t]*//[ \t]*---cut-after---[ \t]*")
 _INCLUDE = re.compile(r"^[ \t]*//[ \t]*@include:[ \t]*([\w-]{1,60})[ \t]*$", re.MULTILINE)
 _PART = re.compile(r"[ \t]*//[ \t]*-[ \t]+[\w-]+[ \t]*$")
+# Lines of Rust that its documentation does not show; with another `#` before it, the sign itself is meant.
+_HIDDEN_RUST = re.compile(r"[ \t]*#(?:[ \t]|$)")
 MAX_SNIPPET_CHARS = 20_000
 _TWOSLASH = re.compile(r"^[ \t]*//[ \t]*(?:@(?!filename)\w+(?::[^\n]*)?|\^[?|][^\n]*)$\n?", re.MULTILINE)
 
@@ -61,6 +63,15 @@ def strip_twoslash(code: str) -> str:
     'let x = 1;\\n'
     """
     return _TWOSLASH.sub("", code)
+
+
+def show_rust(code: str) -> str:
+    """Return code of Rust as its documentation shows it.
+
+    >>> show_rust("# use std::fs;\\nlet x = 1;\\n##[test]")
+    'let x = 1;\\n#[test]'
+    """
+    return "\n".join(line.replace("##", "#", 1) for line in code.split("\n") if not _HIDDEN_RUST.match(line))
 
 
 def strip_hidden(code: str) -> str:

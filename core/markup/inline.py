@@ -23,7 +23,7 @@ MAX_ADDRESS_CHARS = 250
 # Only these begin markup that is changed: most paragraphs have none of them.
 # Code, also between two ticks each, within which one is a sign of the code.
 _CODE = r"(?<!`)``(?:[^`]|(?<!`)`(?!`)){1,300}``(?!`)|`+[^`]*`+"
-_CHANGED_MARKUP = re.compile(r"[\[<\\&{$\u00a0]|\w[\^~][\dn]|---|==|\+\+|[ ]{2}\n|:[a-z0-9_+-]{1,80}:")
+_CHANGED_MARKUP = re.compile(r"[\[<\\&{$\u00a0]|``|\w[\^~][\dn]|---|==|\+\+|[ ]{2}\n|:[a-z0-9_+-]{1,80}:")
 _ONE_LINK = r"\[[^\[\]\n]{1,300}\]\([^()\s]{0,500}\)"
 # A link, or the way to a page: links with signs between them, and its own name at the end.
 ONLY_LINK = re.compile(
@@ -101,6 +101,7 @@ _SHORT_NOTE = [f"{_NOTE}_open", "paragraph_open", "inline", "paragraph_close", f
 MAX_NOTE_CHARS = 300
 MAX_NOTE_MARKS = 5
 _TAG = re.compile(r"</?[A-Za-z][A-Za-z0-9-]*(?:\s[^<>]*+)?/?>")
+_TAG_START = re.compile(rf"({_CODE})|<(?=[A-Za-z/!])")
 _TAG_NAME = re.compile(r"<(/?)([A-Za-z][A-Za-z0-9-]*)")
 _HREF = re.compile(r"\shref\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+))", re.IGNORECASE)
 # A browser shows none of their text: in some it is for one that is too old.
@@ -186,6 +187,15 @@ def move_signs(text: str, tag: str) -> str:
 def strip_tags(text: str, replacement: str = "") -> str:
     """Return a text with something else, or nothing, in place of its tags of HTML."""
     return _TAG.sub(replacement, text)
+
+
+def escape_tags(text: str) -> str:
+    """Return a text of which nothing is a tag, as inline Markdown.
+
+    >>> escape_tags("Use <Box />, not `<b>`")
+    'Use \\\\<Box />, not `<b>`'
+    """
+    return _TAG_START.sub(lambda match: match[1] or "\\<", text) if "<" in text else text
 
 
 def clean_inline(
@@ -472,11 +482,10 @@ def _name_target(address: str, labels: Mapping[str, str]) -> str:
 
 def write_link(text: str, address: str) -> str:
     """Return a link to the web; what else leads somewhere, or to data in its address, is its text alone."""
-    if not address.startswith(WEB) or not text.strip() or len(address) > MAX_ADDRESS_CHARS:
+    name = text.strip()
+    if not address.startswith(WEB) or not name or len(address) > MAX_ADDRESS_CHARS:
         return text
-    if text == address:
-        return address
-    return f"[{text}]({address})"
+    return address if name == address else f"[{name}]({address})"
 
 
 def write_role(match: re.Match[str], labels: Mapping[str, str] = MappingProxyType({})) -> str:

@@ -18,10 +18,12 @@ from core.markup.block_parser import make_parser
 from core.markup.collector import ADMONITIONS, VERSIONS, BlockCollector, make_item
 from core.markup.components import read_source
 from core.markup.document import Block, BlockKind, to_plain
-from core.markup.hidden_code import fill_snippets, strip_hidden, strip_twoslash
+from core.markup.front_matter import read_description
+from core.markup.hidden_code import fill_snippets, show_rust, strip_hidden, strip_twoslash
 from core.markup.inline import (
     clean_inline,
     clean_title,
+    escape_tags,
     is_formula,
     take_notes,
     to_title,
@@ -69,12 +71,12 @@ _CONTENTS = re.compile(r"^\{:[ ]?toc\b[^{}\n]{0,100}\}\Z", re.MULTILINE)
 _NO_TEXT_SIGNS = tuple("(+%[*{<-:")
 _LABEL = re.compile(r"^\(([^()\n]{1,200})\)=[ \t]*\n(?:[ \t]*\n)?#{1,6}[ \t]+([^\n]+)", re.MULTILINE)
 _BULLET = re.compile(r"[ \t]+[-*+][ \t]+\S")
-# Lines of Rust that its documentation does not show; with another `#` before it, the sign itself is meant.
-_HIDDEN_RUST = re.compile(r"[ \t]*#(?:[ \t]|$)")
 # What a preprocessor could not put there.
 _INCLUDE = re.compile(r"^[ \t]*\{\{#[a-z_]*include [^{}\n]{1,500}\}\}[ \t]*$", re.MULTILINE)
 _HIDDEN_INPUT = re.compile(r"\b(?:remove-(?:input|cell)|hide-code)\b")
 _LANGUAGE = re.compile(r"\{?[ ]?\.?([\w+#-]+)(?![\w+#-]*=)")
+# What Fumadocs shows for each tool that installs packages.
+_LANGUAGES = {"npm": "bash", "package-install": "bash"}
 # Code of Twoslash that other code of the page shows.
 _SNIPPET = re.compile(r"(?:[\w+#-]{1,20}[ ]+)?twoslash[ ]+include[ ]+([\w-]{1,60})")
 # What runs the cells of a page of MyST-NB.
@@ -147,6 +149,9 @@ def read_markdown(
     parser = make_parser(body, has_indented_code=has_indented_code)
     reader = _Reader(parser, read_rst, kernel[1].lower() if kernel else "")
     blocks = reader.read_document(source.lines, source.numbers, names)
+    if all(block.kind == "definition" for block in blocks) and (description := read_description(text)):
+        # A page that shows what other files say, as of an API, has nothing else to be found by.
+        blocks = (*reader.read([description], [source.title_line or 1]), *blocks)
     top_headings = [block for block in blocks if block.kind == "heading" and block.level == 1]
     is_only_title = len(top_headings) == 1 and top_headings[0] is blocks[0]
     top_names = {to_plain(block.text).lower() for block in top_headings}
@@ -154,7 +159,7 @@ def read_markdown(
         return blocks
     line = source.title_line
     # Above the headings of its parts, which may be of the first level.
-    return (Block("heading", source.title, start_line=line, end_line=line), *blocks)
+    return (Block("heading", escape_tags(source.title), start_line=line, end_line=line), *blocks)
 
 
 class _Reader:
@@ -383,15 +388,15 @@ class _Reader:
             return self._read_directive(directive[1].lower(), directive[2].strip(), lines, numbers)
         if token.type == "colon_fence":
             return self._read_container(info, lines, numbers)
-        language = _LANGUAGE.match(info)
+        language = named[1].lower() if (named := _LANGUAGE.match(info)) else ""
         code = _INCLUDE.sub("", token.content)
         if "twoslash" in info:
             code = fill_snippets(code, self._environment.get("snippets", {}))
-        code = _strip_blank_lines(_show_rust(code) if language and language[1] == "rust" else code)
+        code = _strip_blank_lines(show_rust(code) if language == "rust" else code)
         code = strip_twoslash(code).strip("\n") if " twoslash" in info else code
         # Its lines are counted from its first one that is not blank.
         start += next((number for number, line in enumerate(lines) if line.strip()), 0)
-        block = Block("code", code, language=language[1].lower() if language else "", start_line=start, end_line=end)
+        block = Block("code", code, language=_LANGUAGES.get(language, language), start_line=start, end_line=end)
         label = _find_label(info, is_tab=group in _CODE_GROUPS)
         if not code:
             return ()
@@ -585,11 +590,6 @@ def _skip_options(lines: Sequence[str], numbers: Sequence[int]) -> tuple[list[st
     while start < len(lines) and (_OPTION.match(lines[start]) or not lines[start].strip()):
         start += 1
     return list(lines[start:]), list(numbers[start:])
-
-
-def _show_rust(code: str) -> str:
-    """Return code of Rust as its documentation shows it."""
-    return "\n".join(line.replace("##", "#", 1) for line in code.split("\n") if not _HIDDEN_RUST.match(line))
 
 
 def _strip_blank_lines(code: str) -> str:

@@ -16,7 +16,7 @@ _STRONG = re.compile(r"\*\*(?=[^\s*])([^*]+)(?<=\S)\*\*")
 # What would begin another block at the start of a line: a heading, a quotation, a list, a fence, a rule, a table, HTML,
 # an admonition, a tab.
 _BLOCK_START = re.compile(
-    r"(?=#{1,6}(?:\s|$)|>|[-+*](?:\s|$)|`{3}|~{3}|(?:[-_*][ \t]*){3,}$|=+[ \t]*$|-+[ \t]*$|\||<[A-Za-z!/?]"
+    r"(?=#{1,6}(?:\s|$)|>|[-+*](?:\s|$)|`{3,}+[^`]*$|~{3}|(?:[-_*][ \t]*){3,}$|=+[ \t]*$|-+[ \t]*$|\||<[A-Za-z!/?]"
     r"|(?:!!!|\?\?\?\+?|===[!+]?)[ \t]|:::)"
 )
 _TERM_ENDS = (".", ":", "?", "!", "。", "：", "？", "！")
@@ -193,8 +193,12 @@ def write_title(text: str) -> str:
 
 
 def _write_container(block: Block) -> str:
-    """Write what has a title and blocks: a tab, or what is quoted, a quotation or an admonition."""
-    title = write_title(block.text)
+    """Write what has a title and blocks: a tab, or what is quoted, a quotation or an admonition.
+
+    What is unfolded may be code with the same title.
+    """
+    is_named = block.kind == "tab" and block.children[:1] and block.children[0].kind == "tab"
+    title = "" if is_named and block.children[0].text == block.text else write_title(block.text)
     text = "\n\n".join(filter(None, (title, write_markdown(block.children))))
     if block.kind == "tab":
         return text

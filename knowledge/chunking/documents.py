@@ -37,6 +37,8 @@ MAX_HEADING_LENGTH = 1_000
 # A number names no page: of several versions in a file, the first one is no title.
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _VERSION = re.compile(r"\d\.\d")
+# A line in bold that is no sentence names what is below it.
+_LABEL = re.compile(r"\*\*[^*\n]{1,120}(?<![.!。！])\*\*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,17 +76,18 @@ def _complete_paths(sections: Sequence[Section], blocks: Sequence[Block], docume
     """Return sections below the title of the page: the heading above all others, or one that says what the file says.
 
     Of several headings of the first level, each is the title of what is below it; the page has what can be read of
-    its file's name.
+    its file's name. What stands above the only one belongs to it, too.
     """
+    levels = [block.level for block in blocks if block.kind == "heading"]
     level = _find_title_level(blocks)
-    title = sections[0].path[:1] if _is_title(blocks[0], level) else ()
-    name = set(_WORD.findall(PurePosixPath(document.path).stem.lower()))
-    if name and name <= set(_WORD.findall("".join(title).lower())):
-        return [replace(section, path=title + section.path[section.path[:1] == title :]) for section in sections]
+    first = sections[0].path[:1]
+    name = _WORD.findall(PurePosixPath(document.path).stem.lower())
+    if first and name and levels[0] == min(levels) and all(word in first[0].lower() for word in name):
+        return [replace(section, path=first + section.path[section.path[:1] == first :]) for section in sections]
     root = document.title or _name_page(document.path)
     titles = {to_plain(block.text[:MAX_HEADING_LENGTH]) for block in blocks if _is_title(block, level)}
     own_titles = {text for text in titles if _WORD.search(text) and not _VERSION.search(text)}
-    completed = complete_paths(sections, root, allow_single_root=bool(title))
+    completed = complete_paths(sections, root, allow_single_root=_is_title(blocks[0], level) or levels[:1] == [1])
     pairs = zip(sections, completed, strict=True)
     return [section if section.path and section.path[0] in own_titles else whole for section, whole in pairs]
 
@@ -92,11 +95,12 @@ def _complete_paths(sections: Sequence[Section], blocks: Sequence[Block], docume
 def _name_page(path: str) -> str:
     """Return what can be read of the name of a file; the first one of a folder has the name of that."""
     parts = PurePosixPath(path)
-    return name_label(parts.parent.name if parts.stem.strip("_") == "index" else parts.stem) or parts.name
+    folder = parts.parent.name if parts.stem.strip("_").lower() in ("index", "readme") else ""
+    return name_label(folder or parts.stem) or parts.name
 
 
 def _attach_headings(pieces: Sequence[Piece], blocks: Sequence[Block]) -> Iterator[Piece]:
-    """Yield pieces, of which none ends in the headings of the next one."""
+    """Yield pieces, of which none ends in the headings, or in the label, of the next one."""
     start = 0
     for piece, following in zip_longest(pieces, pieces[1:]):
         start = start or piece.span.start
@@ -109,11 +113,15 @@ def _attach_headings(pieces: Sequence[Piece], blocks: Sequence[Block]) -> Iterat
 
 
 def _find_text_end(blocks: Sequence[Block], start: int, end: int) -> int:
-    """Return the number of the last block of a piece that is no heading of what follows `end`; below `start`: none."""
+    """Return the number of the last block of a piece that does not name what follows `end`; below `start`: none."""
     level = MAX_HEADING_LEVEL + 1 if blocks[end].kind != "heading" else blocks[end].level
-    while end >= start and blocks[end - 1].kind == "heading" and blocks[end - 1].level < level:
+    while end >= start:
+        block = blocks[end - 1]
+        is_label = block.kind == "paragraph" and _LABEL.fullmatch(block.text)
+        if not is_label and (block.kind != "heading" or block.level >= level):
+            break
         end -= 1
-        level = blocks[end].level
+        level = block.level or level
     return end
 
 
@@ -140,7 +148,7 @@ def _lift_headings(blocks: Sequence[Block]) -> Iterator[Block]:
         if block.kind in ("quote", "admonition"):
             yield _lower_headings(block)
         elif block.kind not in ("table", "list") and any(child.kind == "heading" for child in block.children):
-            if block.text:
+            if block.text and block.text != block.children[0].text:
                 yield Block(
                     "paragraph", write_title(block.text), start_line=block.start_line, end_line=block.start_line
                 )
@@ -288,7 +296,7 @@ def _restore(whole: Block, units: Sequence[_Unit], depth: int) -> list[Block]:
         level = whole.level and whole.level + bool(outside) + _find(whole.children, first)
         items = tuple(parts[len(outside) :])
         return [*outside, *([replace(whole, level=level, children=items)] if items else [])]
-    return [replace(whole, children=tuple(parts))]
+    return [replace(whole, children=tuple(_strip_breaks(parts)))]
 
 
 def _find(blocks: Sequence[Block], wanted: Block) -> int:

@@ -1,8 +1,8 @@
 """Puts what a document includes into its place: the text belongs to the page that shows it.
 
 Known are the directives of reStructuredText and MyST, AsciiDoc's `include::`, the snippets of MkDocs, the includes of
-mdBook, VitePress and Vocs, and the partials of MDX. Files are named from the root of their source; who loads them
-decides which may be read.
+mdBook, VitePress and Vocs, and the partials and components of MDX. Files are named from the root of their source; who
+loads them decides which may be read.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from knowledge.formats.include_parts import select_lines
+from knowledge.formats.jsx import SUFFIXES, read_component
 from knowledge.formats.languages import find_markup, get_language
 
 # How a file is loaded by its path below the root of its source; nothing for one that is missing or may not be read.
@@ -31,7 +32,7 @@ KINDS = frozenset(("asciidoc", "markdown", "rst"))
 # What a document that includes others has somewhere.
 _MARK = re.compile(
     r"include|@\[code|\{[!*]|\{[{%].{0,3}(?:read-?[fF]ile|code_?sample|snippet)|--8<--|<<<[ \t]"
-    r"|\bfrom[ \t]+['\"][^'\"\n]{1,500}\.mdx?['\"]|\{\{#playground"
+    r"|\bfrom[ \t]+['\"](?:[^'\"\n]{1,500}\.mdx?['\"]|(?:[@~]?|@site|\.{1,2})/)|\{\{#playground"
 )
 # The description of a component of Antora, and the values in it, which its pages name.
 _COMPONENT = re.compile(r"(.*?)modules/[^/]+/")
@@ -84,12 +85,17 @@ _HOOK_INCLUDE = re.compile(
 )
 _MARKDOWN_INCLUDE = re.compile(r"([ \t]*)\{!>?[ \t]*([^\s{}!]{1,300})[ \t]*!\}[ \t]*$")
 _TEXT_SUFFIXES = (".md", ".mdx", ".markdown", ".txt")
-_INCLUDE_FOLDERS = ("snippets", "includes", "_includes", "examples")
+_INCLUDE_FOLDERS = ("snippets", "includes", "_includes", "examples", "src")
 _ROOT = re.compile(r"(?:@site/|[@~]/|/|@(?=\w))")
 _MDX_IMPORT = re.compile(
-    r"(?:^|;[ \t]*)import\s+([A-Z]\w*)[ \t]+from[ \t]+['\"]([^'\"\n]{1,500}\.mdx?)['\"]", re.MULTILINE
+    r"(?:^|;[ \t]*)import\s+(?:([A-Z]\w*)|\{([^{}]{1,1000})\})\s+from[ \t]+['\"]([^'\"\n]{1,500})['\"]", re.MULTILINE
 )
-_MDX_USE = re.compile(r"([ \t]*)<([A-Z]\w*)(?:[ \t][^<>\n]*)?/>[ \t]*$")
+_COMPONENT_NAME = re.compile(r"\b[A-Z]\w*")
+_MDX_USE = re.compile(r"([ \t]*)<([A-Z]\w*)((?:[ \t][^<>\n]*)?)/>[ \t]*$")
+_PARTIALS = (".md", ".mdx")
+# What is made here, and no package.
+_MODULE = re.compile(r"(?:[@~]|@site|\.{1,2})?/")
+_FENCE = re.compile(r"[ \t>]*(?:[-*+\d.]+[ \t]+)?(`{3,}|~{3,})")
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\n.*?\n---[ \t]*\n", re.DOTALL)
 
 
@@ -199,11 +205,14 @@ class _Expander:
         """Yield lines, each with the number of the line of this text that it comes from."""
         components = self._find_components(lines)
         number = 0
+        fence = ""
         while number < len(lines):
             line = lines[number]
+            if components and (mark := _FENCE.match(line)):
+                fence = (fence if not mark[1].startswith(fence) else "") if fence else mark[1]
             if self._kind == "asciidoc" and (attribute := _ASCIIDOC_ATTRIBUTE.match(line)):
                 self._attributes[attribute[1]] = attribute[2].strip()[:_MAX_TARGET_CHARS]
-            directive = self._match(lines, number, components)
+            directive = self._match(lines, number, {} if fence else components)
             targets = directive.target.split("\n") if directive else []
             parts = [self._include(replace(directive, target=each), path, outer_paths) for each in targets if directive]
             if directive is None or None in parts:
@@ -214,10 +223,15 @@ class _Expander:
             number += directive.size
 
     def _find_components(self, lines: Sequence[str]) -> dict[str, str]:
-        """Return the files of the partials that a page of MDX imports, by the names that it gives them."""
+        """Return the files of the partials and components that a page of MDX imports, by their names."""
         imports = _MDX_IMPORT.findall("\n".join(lines)) if self._kind == "markdown" else ()
         # An escaped sign of a string is the sign.
-        return {name: target.replace("\\", "") for name, target in imports}
+        return {
+            name: target.replace("\\", "")
+            for default, names, target in imports
+            for name in (default, *_COMPONENT_NAME.findall(names))
+            if name
+        }
 
     def _match(self, lines: Sequence[str], number: int, components: Mapping[str, str]) -> _Directive | None:
         line = lines[number]
@@ -226,13 +240,14 @@ class _Expander:
         if self._kind == "asciidoc":
             match = _ASCIIDOC.match(line)
             return _Directive(self._resolve(match[1]), options=_read_attributes(match[2])) if match else None
-        if use := _MDX_USE.match(line):
-            target = components.get(use[2])
-            return _Directive(target, indent=use[1]) if target else None
         if snippet := _SNIPPET.match(line):
             return _Directive(snippet[2], indent=snippet[1])
         return (
-            _match_snippets(lines, number) or _match_vite(line) or _match_template(line) or _match_myst(lines, number)
+            _match_mdx(line, components)
+            or _match_snippets(lines, number)
+            or _match_vite(line)
+            or _match_template(line)
+            or _match_myst(lines, number)
         )
 
     def _resolve(self, target: str) -> str:
@@ -258,7 +273,10 @@ class _Expander:
             return None
         target, part = _split_part(directive.target) if self._kind == "markdown" else (directive.target, "")
         directive = replace(directive, options={**directive.options, **({"part": part} if part else {})})
-        for candidate in find_candidates(target, path, self._page, self._kind):
+        candidates = find_candidates(target, path, self._page, self._kind)
+        if "component" in directive.options and not target.endswith(SUFFIXES):
+            candidates = (f"{candidate}{suffix}" for candidate in candidates for suffix in SUFFIXES)
+        for candidate in candidates:
             if candidate in (path, *outer_paths):
                 continue
             text = self._load(candidate)
@@ -267,6 +285,8 @@ class _Expander:
             elif len(text) <= self._read_chars_left:
                 self._read_chars_left -= len(text)
                 lines = _select(directive, candidate, text)
+                if not lines and "component" in directive.options:
+                    return None
                 size = sum(map(len, lines)) + len(lines)
                 if size <= self._chars_left:
                     self._chars_left -= size
@@ -299,6 +319,8 @@ class _Expander:
 def _select(directive: _Directive, path: str, text: str) -> list[str]:
     """Return the lines of a file that a directive shows."""
     text = text.replace("\r\n", "\n").removeprefix("\ufeff").rstrip("\n")
+    if name := directive.options.get("component"):
+        return read_component(text, name, directive.options["attributes"])
     text = _FRONT_MATTER.sub("", text, count=1) if _is_prose(directive, path) else text
     return select_lines(text.split("\n"), directive.options)
 
@@ -313,6 +335,16 @@ def _match_rst(lines: Sequence[str], number: int) -> _Directive | None:
         return None
     options, end = _read_options(lines, number + 1, len(match[1]))
     return _Directive(match[3], end - number, match[1], match[2] == "literalinclude", options)
+
+
+def _match_mdx(line: str, components: Mapping[str, str]) -> _Directive | None:
+    """Match a partial or a component that a page of MDX imports."""
+    use = _MDX_USE.match(line)
+    target = components.get(use[2], "") if use else ""
+    if use is None or not (_MODULE.match(target) or target.endswith(_PARTIALS)):
+        return None
+    options = {} if target.endswith(_PARTIALS) else {"component": use[2], "attributes": use[3]}
+    return _Directive(target, indent=use[1], options=options)
 
 
 def _match_snippets(lines: Sequence[str], number: int) -> _Directive | None:

@@ -581,6 +581,7 @@ def test_mdx_is_read_without_its_script() -> None:
     [
         ('<ParamField path="limit" type="integer" default="10">\nHow many.\n</ParamField>', "**limit**\n\nHow many."),
         ('<Frame caption="The plan">\n<img src="a.png" />\n</Frame>', "The plan"),
+        ("<Box>\n<p>\n  All of\n  [the terms](./terms.mdx).\n</p>\n</Box>", "All of the terms."),
         ('<Update label="2024-10-11" description="v0.1">\nNew.\n</Update>', "**2024-10-11**\n\nv0.1\n\nNew."),
         (
             "<Cards items={[{title: 'Install', href: '/i', description: 'How to'}, {title: \"Run\", text: 'Now'}]} />",
@@ -589,7 +590,20 @@ def test_mdx_is_read_without_its_script() -> None:
         (
             '<Types name="Run" type={{ "id": {"description": "", "type": "string"},\n'
             "  size: { text: 'How big', type: 'int' } }} />",
-            "**Run**\n\n**id**: string\n\n**size**: How big (`int`)",
+            "**Run**\n\n**id**: `string`\n\n**size**: How big (`int`)",
+        ),
+        (
+            '<Types type={{ "a": { "text": "As \\"b\\"\\nor c", "type": "d" } }} />',
+            '**a**: As "b" or c (`d`)',
+        ),
+        (
+            '<Files>\n  <Folder name="app" open>\n    <Folder name="a_b">\n      <File name="c.ts" />\n    </Folder>\n'
+            '    <File name="d.ts" />\n  </Folder>\n</Files>',
+            "- app\n  - a_b\n    - c.ts\n  - d.ts",
+        ),
+        (
+            '<Note>Shown in the <Link to="/a">{`<Box />`}</Link>.</Note>\n\n<Link>\nText.\n</Link>',
+            "> **Note**\n>\n> Shown in the \\<Box />.\n\nText.",
         ),
         (
             "<Props data={{ 'aria-label': { type: 'string', description: 'What is read' } }} />",
@@ -640,6 +654,8 @@ def test_mdx_is_read_without_its_script() -> None:
         ),
         ("<Code>{`\\`\\`\\`\\`\\`\na`}</Code>\n\n<Box />", "``````\n`````\na\n``````"),
         ("<CodeBlock>{`a`}</CodeBlock>\n\n<Box>\n{`b`}\n</Box>", "```\na\n```\n\nb"),
+        ('<Card title="A <B/> `<c>`" description="Use <B/>." />', "**A \\<B/> `<c>`**: Use \\<B/>."),
+        ("<Box>\nText.\n</Box>\n\n## The \\<Box/>", "Text.\n\n## The \\<Box/>"),
         ('<Card title="Doku&shy;seiten" description="A &amp; B" />', "**Dokuseiten**: A & B"),
         ("::: a.b\n    options:\n      members:\n        - c\n\n    handler: python\n\n::: a.c\n\nText.", "Text."),
         ("::: core\n\n    options:\n        a: b\nText.\n\n::: a.b.c", "Text."),
@@ -669,11 +685,11 @@ def test_mdx_is_read_without_its_script() -> None:
         ("{{< highlight go >}}\nx := `a`\n{{< /highlight >}}\nText.", "```go\nx := `a`\n```\n\nText."),
         (
             '<Tabs npm="npm i a" sh="sh <(curl https://a.example | c)" class="b" />\n\nText.',
-            "**npm**\n\n```\nnpm i a\n```\n\n**sh**\n\n```\nsh <(curl https://a.example | c)\n```\n\nText.",
+            "**npm**\n\n```bash\nnpm i a\n```\n\n**sh**\n\n```bash\nsh <(curl https://a.example | c)\n```\n\nText.",
         ),
         (
             "1. Add:\n\n   <Run\n     cargo={`cargo add a\n     cargo add b`}\n   />\n\n1. Go.",
-            "1. Add:\n\n   **cargo**\n\n   ```\n   cargo add a\n   cargo add b\n   ```\n\n2. Go.",
+            "1. Add:\n\n   **cargo**\n\n   ```bash\n   cargo add a\n   cargo add b\n   ```\n\n2. Go.",
         ),
         ('<Card title="npm i" npm="npm" class="b c" />\n\n<Box>\nText.\n</Box>', "**npm i**\n\nText."),
     ],
@@ -1327,6 +1343,7 @@ def test_a_footnote_of_many_marks_stays_apart() -> None:
         ('[out <a href="https://a.example">in</a>](https://b.example), <a href="https://a.example">open',
          "[out [in](https://a.example)](https://b.example), open"),
         ("`<a href=\"https://a.example\">x</a>`", "`<a href=\"https://a.example\">x</a>`"),
+        ('<a href="https://a.example">\n  May 1\n</a>', "[May 1](https://a.example)"),
     ],
 )  # fmt: skip
 def test_a_link_that_is_written_as_a_tag_is_one(text: str, expected: str) -> None:
@@ -1345,3 +1362,49 @@ def test_a_link_that_is_written_as_a_tag_is_one(text: str, expected: str) -> Non
 )
 def test_code_of_any_component_is_code(text: str, expected: str) -> None:
     assert write_markdown(read_markdown(text, is_mdx=True)) == expected
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ('<Api calls={[{"path": "/v1/a", "method": "get"}]} />', "All a **b**.\n\n**/v1/a**: get"),
+        ("", "All a **b**."),
+        ("Text.", "Text."),
+    ],
+)
+def test_a_page_without_text_is_what_it_says_of_itself(body: str, expected: str) -> None:
+    text = f"---\ntitle: The <A/>\ndescription: |-\n  All a\n    **b**.\nfull: true\n---\n\n{body}"
+    assert write_markdown(read_markdown(text, is_mdx=True)) == f"# The \\<A/>\n\n{expected}"
+
+
+def test_an_element_that_no_browser_knows_parts_no_text() -> None:
+    assert read("<div>\nInto one <Box /> component.\n</div>") == "Into one component."
+
+
+def test_code_for_several_tools_is_of_the_shell() -> None:
+    assert read("```package-install\nnpm i tarn\n```") == "```bash\nnpm i tarn\n```"
+
+
+def test_what_is_unfolded_has_its_title_once() -> None:
+    text = '<details><summary>a.ts</summary>\n\n```ts title="a.ts"\nx\n```\n\n</details>'
+    assert read(text) == "**a.ts**\n\n```ts\nx\n```"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Use ``a`` or ```` b ````, not `` ` ``.", "Use `a` or `b`, not `` ` ``."),
+        ("` ``` ` begins code.", "```` ``` ```` begins code."),
+    ],
+)
+def test_code_in_a_line_has_no_more_ticks_than_it_needs(text: str, expected: str) -> None:
+    assert read(text) == expected
+    assert read(expected) == expected
+
+
+def test_a_container_ends_where_its_first_line_is_repeated_below_its_text() -> None:
+    assert (
+        read(":::tip\nA.\n:::tip\n\n## B\n\n:::note\n\nC.\n\n:::")
+        == "> **Tip**\n>\n> A.\n\n## B\n\n> **Note**\n>\n> C."
+    )
+    assert read(":::tip\nA.\n\n:::tip\nB.\n:::\n:::\nC.") == "> **Tip**\n>\n> A.\n>\n> > **Tip**\n> >\n> > B.\n\nC."

@@ -511,6 +511,21 @@ def test_a_passage_does_not_end_in_the_heading_of_the_next_one() -> None:
     assert not any(text.rpartition("\n")[2].startswith("#") for text in texts)
 
 
+def test_a_passage_does_not_end_in_the_label_of_the_next_one() -> None:
+    words = "word " * 40
+    texts = [
+        piece.text for piece in chunk(Document("a.md", f"# Guide\n\n{words}\n\n**Note**\n\n{words}", "markdown"), 60)
+    ]
+    assert [text.startswith("**Note**\n\nword") for text in texts] == [False, True]
+    text = f"# Guide\n\n{words}\n\n**It is done.**\n\n{words}"
+    assert chunk(Document("a.md", text, "markdown"), 60)[0].text.endswith("**It is done.**")
+    unfolded = f"# Guide\n\n{words}\n\n<details><summary>By tarn</summary>\n\n## By tarn\n\n{words}\n\n</details>"
+    assert [piece.text[:11] for piece in chunk(Document("a.md", unfolded, "markdown"), 60)] == [
+        "# Guide\n\nwo",
+        "## By tarn\n",
+    ]
+
+
 def test_a_rule_between_passages_belongs_to_none() -> None:
     words = "word " * 40
     text = f"# Guide\n\nOne.\n\n---\n\nTwo {words}\n\n---\n\n## Next\n\n---\n\nThree {words}\n\n---\n"
@@ -518,6 +533,8 @@ def test_a_rule_between_passages_belongs_to_none() -> None:
     assert texts[0].startswith("# Guide\n\nOne.\n\n---\n\nTwo")
     assert all(text.endswith("word") for text in texts)
     assert chunk(Document("docs/b.md", "---\n\n***\n", "markdown")) == []
+    note = chunk(Document("docs/c.md", f"> {words}\n>\n> ---\n>\n> {words}", "markdown"), 60)
+    assert [piece.text.endswith("word") for piece in note] == [True, True]
 
 
 @pytest.mark.parametrize(
@@ -534,7 +551,11 @@ def test_passages_have_the_titles_that_their_document_was_given(path: str, text:
     [
         ("docs/getting-started.md", "## Install\n\nText.", "getting started > Install"),
         ("docs/data-loaders/index.md", "Text.", "data loaders"),
-        ("index.md", "Text.", "index.md"),
+        ("examples/small-server/README.md", "Text.", "small server"),
+        ("index.md", "Text.", "index"),
+        ("docs/key-map.md", "## Keys of the map\n\n### A\n\nText.\n\n## Modes", "Keys of the map > A / Modes"),
+        ("docs/key-map.md", "### Keys of the map\n\nText.\n\n## Modes", "key map > Keys of the map / Modes"),
+        ("skill.md", "It builds on others.\n\n# Set up routes\n\n## Start\n\nText.", "Set up routes > Start"),
         ("CHANGES.md", "# Version 1.2\n\nText.\n\n# Version 1.1", "CHANGES > Version 1.2 / Version 1.1"),
         ("3.9-4.0_notes.md", "# A\n\nText.\n\n# B", "3.9-4.0 notes > A / B"),
         ("debugging.md", "## Debug a model\n\n### Tools\n\nText.", "Debug a model > Tools"),

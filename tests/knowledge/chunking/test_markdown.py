@@ -212,4 +212,4 @@ def test_the_title_of_front_matter_is_above_all_headings() -> None:
 def test_a_file_of_mdx_is_read_as_such() -> None:
     text = "Wait:\n    ```py\n    a\n    ```"
     assert chunk(Document("a.mdx", text, "markdown"))[0].text == "Wait:\n\n```py\na\n```"
-    assert chunk(Document("a.md", text, "markdown"))[0].text == "Wait: ```py a ```"
+    assert chunk(Document("a.md", text, "markdown"))[0].text == "Wait: `py a `"

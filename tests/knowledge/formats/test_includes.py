@@ -6,6 +6,47 @@ import pytest
 
 from knowledge.formats.includes import MAX_INCLUDED_CHARS, MAX_INCLUDES, Expansion, expand_includes
 
+START = """import { Code } from '@/code';
+
+const code = `tarn start \\
+  --all`;
+
+export function StartStep() {
+  return (
+    <>
+      <div className="mb">
+        Start it, see{' '}
+        <a className="b" href="https://tarn.example">
+          the site
+        </a>
+        :
+      </div>
+      <Code title="sh" code={code} lang="bash" />
+    </>
+  );
+}
+
+export const Loaded = () => {
+  const data = useData();
+  if (!data) return <p>Loading</p>;
+  return <p>{data.text}</p>;
+};
+
+export const Video = ({ title }) => (
+  <iframe title={title} />
+);
+
+export const Rows = ({ rows }) => (
+  <ul>
+    {rows.map((row) => <li>{row}</li>)}
+  </ul>
+);
+"""
+INSTALL = """export function Install({ pkgs }) {
+  const all = { npm: `npm i ${pkgs}`, bun: `bun add ${pkgs} -d`, deno: `deno add ${toDeno(pkgs)}` };
+  return <Tabs>{Object.entries(all).map(([name, text]) => <Tab name={name}>{text}</Tab>)}</Tabs>;
+}
+"""
 FILES = {
     "docs/part.rst": "One.\n\n.. begin\n\nTwo.",
     "docs/part.md": "---\ntitle: x\n---\nOne.\n\nTwo.",
@@ -21,6 +62,8 @@ FILES = {
     "docs/_includes/part.html": "<b>{{ include.content }}</b>",
     "docs/fence.md": "```\ncode\n```",
     "outer.md": "Outer.",
+    "src/steps/start.tsx": START,
+    "docs/Install.jsx": INSTALL,
     "docs/snippets/note.md": "A note.",
     "m/modules/ROOT/partials/p.adoc": "Partial.",
     "m/modules/other/examples/e.java": "int x;",
@@ -229,3 +272,26 @@ def test_a_text_file_with_directives_includes_others() -> None:
     expansion = expand_includes("docs/a.txt", "text", text, files.get)
     assert "The part." in expansion.text
     assert expand_includes("docs/a.txt", "text", "Use #include:\n\n--8<-- 'part.txt'\n", files.get).lines == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "<StartStep />",
+            "<>\n  <div>\n    Start it, see{' '}\n    <a href=\"https://tarn.example\">the site</a>:\n  </div>\n"
+            '  <Code title="sh" code={`tarn start   --all`} lang="bash" />\n</>',
+        ),
+        ("- <StartStep />", "- <StartStep />"),
+        ("```jsx\n<StartStep />\n```", "```jsx\n<StartStep />\n```"),
+        ("<Loaded />", "<Loaded />"),
+        ('<Video title="Talk" />', '<Video title="Talk" />'),
+        ("<Rows rows={[1]} />", "<Rows rows={[1]} />"),
+        ('  <Install pkgs="a b" />', '  <Install npm="npm i a b" bun="bun add a b -d" />'),
+        ("<Missing />", "<Missing />"),
+    ],
+)
+def test_what_mdx_takes_from_code_stands_in_its_place(text: str, expected: str) -> None:
+    head = "import {\n  Loaded,\n  Rows,\n  StartStep,\n  Video,\n} from '@/steps/start';\n"
+    page = f"{head}import {{ Missing }} from './m';\nimport {{ Install }} from './Install.jsx';\n\n"
+    assert expand("docs/page.mdx", "markdown", page + text).removeprefix(page) == expected

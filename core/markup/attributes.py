@@ -1,0 +1,132 @@
+"""What a reader sees of the attributes of a component: its label and its text, its items, its rows, its code."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator, Sequence
+from textwrap import dedent
+
+# An object in braces, as the items of a component are written, with the name that it may have in another one.
+_OBJECT = re.compile(
+    r"(?:(?<=[{,\s])[\"']?([\w.$-]{1,100})[\"']?\s*:\s*|(?<=[\[,{\s]))"
+    r"(\{(?>(?:[^{}\"'`]{1,1000}|\"[^\"]{0,1000}\"|'[^'\n]{0,1000}'|`[^`]{0,1000}`){0,100})\}|\{[^{}]{0,2000}\})"
+)
+# The rows of a table as a list of lists, and the names of its columns.
+_ROWS = re.compile(r"=\{\s*+\[\s*+(\[[^{}]{0,10000}\])\s*+,?\s*+\]\s*+\}")
+_COLUMNS = re.compile(r"\b(?:head|headers?|columns)=\{\s*+\[([^\[\]{}]*)\]\s*+\}")
+_ROW = re.compile(r"\[([^\[\]]*)\]")
+_CELL = re.compile(r"\"([^\"]*)\"|'([^']*)'|`([^`]*)`|([\w.+-]+)")
+_ATTRIBUTE = re.compile(
+    r"(?<![\w-])([A-Za-z]+)[\"']?\s*[=:]"
+    r"\s*(?:\"([^\"]*)\"|'([^']*)'|\{\s*[\"'`]([^\"'`{}]*)[\"'`]\s*\}|\{\s*(\[[^\[\]{}]*\])\s*\})"
+)
+# What stands for a sign in a string.
+_ESCAPE = re.compile(r"\\([n\"'])")
+_QUOTE = "\ue000"
+_SIGNS = {"n": " ", '"': _QUOTE, "'": "’"}
+_STRING = re.compile(r"[\"']([^\"']+)[\"']")
+# Code that a component has as an attribute; a single word in quotes is the number of an error, or the like.
+_CODE_ATTRIBUTE = re.compile(
+    r"(?s)\s(?:code|snippet)=(?:\{\s*`((?:[^`\\]|\\.){1,20000})`\s*\}|\{?\s*(?:\"([^\"]{1,2000})\"|'([^']{1,2000})'))"
+)
+# The name and the text that a reader sees, best first.
+_LABELS = (
+    "label",
+    "title",
+    "tab",
+    "header",
+    "heading",
+    "question",
+    "summary",
+    "name",
+    "path",
+    "query",
+    "body",
+    "value",
+)
+_TEXTS = ("description", "text", "caption", "content", "answer", "tip", "method")
+
+
+def show_attributes(attributes: str) -> dict[str, str]:
+    """Return what a reader sees of the attributes of a component, as attributes of a tag of HTML."""
+    values = read_attributes(attributes)
+    return {
+        "title": next((values[name] for name in _LABELS if values.get(name)), ""),
+        "text": next((values[name] for name in _TEXTS if values.get(name)), ""),
+        "type": values.get("type") or values.get("style", ""),
+        "items": "|".join(_STRING.findall(values.get("items", ""))),
+        "end": "1" if attributes.endswith("/>") else "",
+    }
+
+
+def read_attributes(attributes: str) -> dict[str, str]:
+    """Return the values of attributes by their names in lower case."""
+    # As in HTML, signs may have names in them.
+    attributes = html.unescape(attributes).replace("\u00ad", "") if "&" in attributes else attributes
+    return {match[1].lower(): next(filter(None, match.groups()[1:]), "") for match in _ATTRIBUTE.finditer(attributes)}
+
+
+def find_commands(attributes: str) -> list[tuple[str, str]]:
+    """Return the commands that a component shows for several tools, each by the tool that begins it: `npm="npm i"`."""
+    values = {name: value.strip() for name, value in read_attributes(attributes).items()}
+    commands = [(name, _dedent_below(value)) for name, value in values.items() if " " in value]
+    return commands if any(value.startswith(f"{name} ") for name, value in commands) else []
+
+
+def find_code(attributes: str) -> Iterator[str]:
+    """Yield the code that a component shows, whatever it is called."""
+    for match in _CODE_ATTRIBUTE.finditer(attributes):
+        code = match[1].replace("\\`", "`") if match[1] else html.unescape(match[2] or match[3])
+        if match[1] or len(code.split()) > 1:
+            yield _dedent_below(code.strip())
+
+
+def _dedent_below(text: str) -> str:
+    first, newline, rest = text.partition("\n")
+    return first + newline + dedent(rest)
+
+
+def find_strings(text: str) -> list[str]:
+    """Return what stands in quotes.
+
+    >>> find_strings("a='b c' 'd'")
+    ['b c', 'd']
+    """
+    return _STRING.findall(text)
+
+
+def strip_objects(attributes: str) -> tuple[str, list[tuple[str, str]]]:
+    """Return attributes without their code and the objects in them, and these with the names that they have."""
+    bare = _CODE_ATTRIBUTE.sub(" ", attributes)
+    return _OBJECT.sub("", bare), _OBJECT.findall(bare)
+
+
+def show_objects(objects: Sequence[tuple[str, str]]) -> Iterator[dict[str, str]]:
+    """Yield what a reader sees of objects, as attributes of a card: of a field its name, its text and its type.
+
+    >>> [item["text"] for item in show_objects([("size", '{ type: "int", text: "As \\\\"big\\\\"" }')])]
+    ['As "big" (`int`)']
+    """
+    for key, text in objects:
+        shown = show_attributes(_ESCAPE.sub(lambda match: _SIGNS[match[1]], text))
+        item = {name: value.replace(_QUOTE, '"') for name, value in shown.items()}
+        if key and item["type"]:
+            item["title"] = item["title"] or key
+            item["text"] = f"{item['text']} (`{item['type']}`)" if item["text"] else f"`{item['type']}`"
+        if item["title"] or item["text"]:
+            yield item | {"type": "", "end": "1"}
+
+
+def find_rows(attributes: str) -> list[list[str]]:
+    """Return the rows of a table that a component has, below the names of its columns, which may be empty."""
+    rows = _ROWS.search(attributes)
+    if rows is None:
+        return []
+    columns = _COLUMNS.search(attributes)
+    cells = [_read_cells(row) for row in _ROW.findall(rows[1])]
+    return [_read_cells(columns[1]) if columns else [""] * max(map(len, cells), default=1), *cells]
+
+
+def _read_cells(row: str) -> list[str]:
+    return [next(filter(None, cell), "").replace("|", "\\|").replace("\n", " ") for cell in _CELL.findall(row)]
