@@ -313,7 +313,9 @@ class SlackAdapter(ClientAdapter["SlackClient"]):
     def _convert_event(self, payload: Mapping[str, Any]) -> Message | MessageDeletion | IgnoredEvent:
         event = payload.get("event") or {}
         event_type = event.get("type")
-        if isinstance(channel := event.get("channel"), str):
+        # The older view of assistants has it within.
+        channel = event.get("channel") or (event.get("assistant_thread") or {}).get("channel_id")
+        if isinstance(channel, str):
             self._channels.note_event(channel, payload.get("is_ext_shared_channel"))
         if event_type in REACTION_EVENTS:
             return from_reaction(payload["event"], self._me)

@@ -103,11 +103,15 @@ class ChatHistory(Repository):
     async def get_recent_messages(self, message: Message, seconds: float) -> Sequence[HistoryMessage]:
         """Return the other messages of people in the chat in the last seconds, oldest first.
 
-        None of a time when the chat was private, where it is so no more.
+        None of a time when the chat was private, where it is so no more. No commands: on some platforms nobody else
+        sees what is typed behind them.
         """
         columns = messages.c
         query = _select_newest(message, *_COLUMN_NAMES).where(
-            within_last(columns.received_at, seconds), columns.bot == message.bot, is_user_message()
+            within_last(columns.received_at, seconds),
+            columns.bot == message.bot,
+            is_user_message(),
+            columns.command.in_(ASK_COMMANDS),
         )
         if not message.private:
             query = query.where(~columns.private)

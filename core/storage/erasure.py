@@ -455,9 +455,10 @@ class _Said:
         return not self.texts.isdisjoint(lines) or not to_phrases(text).isdisjoint(self.phrases)
 
     def _has_added_words(self, row: Row[*tuple[Any, ...]], asked: str, trace: Mapping[str, Any] | None) -> bool:
-        """Return whether models wrote words of the person into the trace of an answer that came soon after them."""
-        added_words = to_words(get_written_text(trace)) - to_words(asked) if trace else set[str]()
-        return bool(added_words) and any(
+        """Return whether models wrote words of the person into the trace of an answer: single ones, soon after them."""
+        written_text = get_written_text(trace or {})
+        added_words = to_words(written_text) - to_words(asked)
+        return bool((to_phrases(written_text) - to_phrases(asked)) & self.phrases) or any(
             _is_told_in(row, said_at) and not added_words.isdisjoint(words) for said_at, words in self.times
         )
 

@@ -121,3 +121,22 @@ async def test_the_audit_has_no_words_behind_a_command_that_takes_none(tmp_path:
         await bot.deliver(ANN, "", "forget")
         assert await bot.journal.database.fetch_value(select(audit.c.command)) == "reload"
         assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
+
+
+@pytest.mark.parametrize(
+    "gate", [{"mode": "off"}, {"chats": ["telegram:-5"]}, {"answers_in_10_min": 1}], ids=["off", "unlisted", "loop"]
+)
+async def test_who_wants_to_be_forgotten_is_so_wherever_the_bot_is_silent(
+    tmp_path: Path, gate: dict[str, object]
+) -> None:
+    async with opened(tmp_path, JournalSettings()) as bot:
+        await bot.deliver(ANN, SAID)
+        settings = bot.live.settings
+        bot.live.settings = settings.model_copy(
+            update={"gate": settings.gate.model_copy(update={**gate, "chats": tuple(gate.get("chats", ()))})}
+        )
+        await bot.deliver(ANN, "", "help")
+        bot.output()
+        await bot.deliver(ANN, "", "forget")
+        assert "Forgotten" in bot.output()
+        assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()

@@ -46,6 +46,19 @@ async def test_an_answer_that_was_asked_for_before_somebody_wrote_goes(tmp_path:
         assert await bot.journal.database.fetch_value(replies) == "By a button."
 
 
+async def test_a_question_that_was_completed_days_later_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A conversation may be remembered for longer than single words of it are looked for."""
+    monkeypatch.setattr("tests.support.forgetting.tell", lambda _body: "It starts by a button [p1].")
+    async with opened(tmp_path, JournalSettings(), answer={"history_hours": 72}) as bot:
+        await bot.deliver(ANN, SAID)
+        then = datetime.now(UTC) - timedelta(hours=30)
+        await bot.journal.database.write(update(messages).values(received_at=then, settled_at=then, sent_at=then))
+        await bot.deliver(BOB, "and what about it?")
+        assert "messages.trace" in await find_columns(bot.journal.database)
+        await bot.deliver(ANN, "", "forget")
+        assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
+
+
 async def test_a_command_that_was_running_is_nobodys(tmp_path: Path) -> None:
     async with opened(tmp_path, JournalSettings()) as bot:
         running = replace(ASKED, id="running", text=WORD, author_id=ANN_ID, author=f"Ann {WORD}", command="why")

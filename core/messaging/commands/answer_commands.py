@@ -14,7 +14,6 @@ from core.catalogue import ENGLISH, Messages
 from core.errors import UsageError
 from core.formatting import format_code, format_cost, format_until
 from core.messaging.commands.context import CommandContext, CommandRequest
-from core.messaging.policy.permissions import PermissionDenied
 from core.ports.refresh import refresh_taught
 from core.settings.audience import ALL_OPEN
 from core.storage.lessons import ReviewState, TaughtAnswer, TaughtAnswerRepository
@@ -191,8 +190,8 @@ async def review_faq(context: CommandContext, request: CommandRequest) -> str:
     if action == "list" and "number" not in request.arguments:
         pending_answers = await _list_readable(context, request, "pending", can_see_all=request.can_see_all_chats)
         return _format_list(pending_answers, texts)
-    if action != "list" and context.permissions.cached_role(request.message) == "everyone":
-        raise PermissionDenied(texts.only_reviewers, ENGLISH.only_reviewers)
+    if action != "list":
+        context.require_named(request)
     if "number" not in request.arguments:
         raise UsageError(texts.argument_missing.format(name="number", usage=request.spell(f"faq {action} NUMBER")))
     number = int(float(request.arguments["number"]))

@@ -15,7 +15,7 @@ from core.catalogue.command_spelling import Spell, spell_with_slash
 from core.errors import UsageError
 from core.llm.moderation import Moderator
 from core.messaging.policy.command_table import Command, UserRole
-from core.messaging.policy.permissions import Permissions
+from core.messaging.policy.permissions import PermissionDenied, Permissions
 from core.ports import Adapter, Library, SourceRefresher
 from core.settings import Settings
 from core.settings.loader import find_missing_sources
@@ -100,6 +100,14 @@ class CommandContext:
         visible_sources = self.permissions.visible_sources(request.message)
         hidden_names = () if visible_sources is None else set(self.settings.sources) - visible_sources
         return not set(re.findall(r"[a-z0-9_-]+", text)).isdisjoint(hidden_names)
+
+    def require_named(self, request: CommandRequest) -> None:
+        """Raise `PermissionDenied` for what concerns all chats, unless an owner or the configuration names its author.
+
+        Whoever adds the bot to a group of their own administers that on the platform.
+        """
+        if self.permissions.cached_role(request.message) == "everyone":
+            raise PermissionDenied(request.texts.only_reviewers, ENGLISH.only_reviewers)
 
     def require_source(self, name: str, request: CommandRequest) -> str:
         """Return the name of a configured source. Raises `UsageError` for another one, or one not to be told of."""

@@ -36,6 +36,7 @@ async def refresh(context: CommandContext, request: CommandRequest) -> str:
     """
     if context.refresher is None:
         raise UsageError(request.texts.refresh_unavailable)
+    context.require_named(request)
     name = request.arguments.get("source", "")
     if name:
         context.require_source(name, request)
@@ -197,6 +198,7 @@ async def _set_paused(context: CommandContext, request: CommandRequest, *, pause
     """Pause or resume the refreshes of a source, and return its name and whether that changed anything."""
     if context.refresher is None:
         raise UsageError(request.texts.pause_unavailable)
+    context.require_named(request)
     name = context.require_source(request.arguments["source"], request)
     was_paused = {state.name: state.paused for state in await context.refresher.states()}
     await (context.refresher.pause if paused else context.refresher.resume)(name)

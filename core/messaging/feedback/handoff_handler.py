@@ -28,7 +28,7 @@ from core.storage.lessons import TaughtAnswerRepository
 from core.storage.message_lookup import MessageLookup
 from core.storage.messages import Journal
 from core.storage.overrides import get_chat_name
-from core.types import FOR_ASKER, Message, Reply
+from core.types import Message, Reply
 from core.types.replies import Shortfall
 
 _log = get_logger(__name__)
@@ -89,8 +89,8 @@ class HandoffHandler:
     ) -> None:
         """Hand off a question whose answer is not likely to help, where the configuration says so."""
         reason = reply.shortfall
-        # Whoever alone sees the answer decides whether others read the question: `/escalate`.
-        if reason is None or not self.calls_for(reason) or FOR_ASKER in question.reference:
+        # Whoever asks where not everybody reads it decides whether others do: `/escalate`.
+        if reason is None or not self.calls_for(reason) or question.thread_state.is_restricted:
             return
         async with self._handoff_lock:
             if await self._block_reason(question, messages_for("")):

@@ -204,9 +204,12 @@ class Gate:
         return await other_bot_reason(message, self._history, self._live.settings)
 
     async def _judge_command(self, message: Message, *, is_resumed: bool) -> GateDecision:
-        """Judge a command. Most pass where questions do not: otherwise none could switch the bot on again."""
+        """Judge a command. Most pass where questions do not: otherwise none could switch the bot on again.
+
+        Whoever wants to be forgotten is so wherever the bot has something of theirs.
+        """
         role = self._permissions.cached_role(message)
-        if role == "owner":
+        if role == "owner" or message.command == "forget":
             return GateDecision(True)
         if exclusion := self.chat_policy.excluded_reason(message):
             return _skip(exclusion)

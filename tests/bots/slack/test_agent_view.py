@@ -62,7 +62,10 @@ async def run_bot(
     """Run a bot as the daemon does, with two sources of which one is for a channel only."""
     adapter = SlackAdapter(slack_settings(peer, folder), Threads().answered_in, PACE)
     configuration = settings(
-        sources=SOURCES, agents=AGENTS, slack={"bot_token": {"env": "A"}, "app_token": {"env": "B"}}, **changes
+        sources=changes.pop("sources", SOURCES),
+        agents=AGENTS,
+        slack={"bot_token": {"env": "A"}, "app_token": {"env": "B"}},
+        **changes,
     )
     processor = make_processor(configuration, journal, answers)
     await adapter.open()
@@ -160,12 +163,16 @@ async def test_a_home_that_slack_refuses_is_published_as_plain_text(
     assert "I answer questions" in home(peer)
 
 
+@pytest.mark.parametrize("is_shared", [False, True])
 @pytest.mark.parametrize("has_agent_view", [True, False])
 async def test_who_opens_a_conversation_reads_questions_to_ask(
-    agent: SlackPeer, journal: Journal, tmp_path: Path, has_agent_view: bool
+    agent: SlackPeer, journal: Journal, tmp_path: Path, has_agent_view: bool, is_shared: bool
 ) -> None:
+    """Somebody of another organization reads none of those about what the workspace alone may see."""
     agent.has_agent_view = has_agent_view
-    async with run_bot(agent, journal, tmp_path):
+    agent.shared_channels = {"D1"} if is_shared else set()
+    sources = {**SOURCES, "docs": {**SOURCES["docs"], "audience": ["slack"]}}
+    async with run_bot(agent, journal, tmp_path, sources=sources):
         if has_agent_view:
             agent.open_home(tab="messages")
         else:
@@ -174,7 +181,7 @@ async def test_who_opens_a_conversation_reads_questions_to_ask(
         await agent.wait_until(lambda: bool(agent.suggested), 30)
     [(title, questions)] = agent.suggested.values()
     assert title == ENGLISH.prompts_title
-    assert questions == ["How do I install it?", ENGLISH.what_can_you_do]
+    assert questions == ([] if is_shared else ["How do I install it?"]) + [ENGLISH.what_can_you_do]
     assert agent.messages("D1")[2:] == []
 
 

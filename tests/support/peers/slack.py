@@ -412,7 +412,8 @@ class SlackPeer:
     def event(self, event: object, **extra_fields: Any) -> Envelope:
         """Deliver an event, whatever it is."""
         number = f"Ev{len(self.deliveries.envelopes)}"
-        channel = event.get("channel") if isinstance(event, dict) else None
+        event_fields = event if isinstance(event, dict) else {}
+        channel = event_fields.get("channel") or event_fields.get("assistant_thread", {}).get("channel_id")
         is_shared = channel in self.shared_channels if isinstance(channel, str) else False
         payload = {"type": "event_callback", "team_id": TEAM, "api_app_id": "A1", "event_id": number, "event": event}
         payload["is_ext_shared_channel"] = is_shared

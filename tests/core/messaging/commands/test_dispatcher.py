@@ -762,6 +762,17 @@ async def test_a_source_is_paused_and_resumed_for_all_chats(journal: Journal, re
     assert "paused" not in await bot.deliver(says("status")), "the chat itself goes on"
 
 
+@pytest.mark.parametrize("typed", ["pause docs", "resume docs", "refresh docs", "refresh"])
+async def test_who_administers_a_group_on_its_platform_alone_does_nothing_to_the_sources_of_all_chats(
+    journal: Journal, refresher: FolderRefresher, typed: str
+) -> None:
+    """Whoever adds the bot to a group of their own administers it."""
+    bot = Bot.of(journal, administration={"platform_admins": True}, refresher=refresher)
+    command, _, argument_text = typed.partition(" ")
+    assert await bot.deliver(says(command, argument_text, person=BOSS)) == ENGLISH.only_reviewers
+    assert (refresher.requests, refresher.paused) == ([], set())
+
+
 async def test_without_a_refresher_that_is_said(journal: Journal) -> None:
     bot = Bot.of(journal)
     assert "cannot refresh" in await bot.deliver(says("refresh"))

@@ -141,6 +141,9 @@ async def test_an_answer_without_evidence_calls_people_where_configured(journal:
     assert adapter.get_reply("2~h") == CALL
     adapter = await deliver(journal, replace(MESSAGE, id="3"), handoff={**HELPER, "when": ["nothing_found"]})
     assert "3~h" not in adapter.sinks, "a cited answer helps"
+    for_followers = replace(MESSAGE, id="4", thread_state=ThreadState(is_restricted=True))
+    adapter = await deliver(journal, for_followers, answer=empty, handoff={**HELPER, "when": ["nothing_found"]})
+    assert "4~h" not in adapter.sinks, "they may not be among those who read the question"
 
 
 @pytest.mark.parametrize("is_forgotten_first", [False, True])

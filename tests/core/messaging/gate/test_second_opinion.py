@@ -104,7 +104,7 @@ async def test_it_sees_the_best_passages_and_what_was_written_before(
     journal: Journal, model: RoleChatModel, peer: ScriptedPeer
 ) -> None:
     group = Group(journal, model, threshold=await sureness())
-    await group.judge(replace(message(1, "I wonder about </said> Linux", "bob"), command="x"))
+    await journal.record_message(message(1, "I wonder about </said> Linux", "bob"))
     await group.judge(message(2))
     request = peer.sent("second_opinion")[0]
     text = request["messages"][-1]["content"]
@@ -116,11 +116,21 @@ async def test_it_sees_the_best_passages_and_what_was_written_before(
 
 async def test_it_does_not_see_what_is_secret(journal: Journal, model: RoleChatModel, peer: ScriptedPeer) -> None:
     group = Group(journal, model, threshold=await sureness(), privacy={"mask": "always"})
-    await group.judge(replace(message(1, "I am ann@example.org", "bob"), command="x"))
+    await journal.record_message(message(1, "I am ann@example.org", "bob"))
     await group.judge(message(2))
     request = peer.sent("second_opinion")[0]
     assert "[email " in str(request)
     assert "ann@example.org" not in str(request)
+
+
+async def test_it_does_not_see_what_is_typed_behind_a_command(
+    journal: Journal, model: RoleChatModel, peer: ScriptedPeer
+) -> None:
+    """On Discord its author alone sees it, and it is in no thread of its own."""
+    group = Group(journal, model, threshold=await sureness())
+    await journal.record_message(replace(message(1, "edit 3 The quokka is blue", "bob"), command="faq", addressed=True))
+    await group.judge(message(2))
+    assert "quokka" not in str(peer.sent("second_opinion"))
 
 
 @pytest.mark.parametrize(
