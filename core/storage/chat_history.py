@@ -7,24 +7,22 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, Table, and_, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Table, and_, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from core.storage import statements
 from core.storage.engine import Repository
 from core.storage.tables import (
-    DRAFTED,
     bot_values,
     chat_values,
+    get_last,
     identity_values,
     may_be_shown,
     messages,
     within_last,
 )
-from core.types import ASK_COMMANDS, HANDOFF_COMMAND, PAGE_PURPOSES, RATING_COMMAND, ConversationKey, Message
+from core.types import ASK_COMMANDS, HANDOFF_COMMAND, RATING_COMMAND, ConversationKey, Message
 
-# The number of newest messages of all chats to scan: faster than an index, because only recent messages are needed.
-MAX_SCANNED_ROWS = 20_000
-MAX_MESSAGES = 200
 _COLUMN_NAMES = (
     "number",
     "id",
@@ -39,7 +37,6 @@ _COLUMN_NAMES = (
     "is_by_bot",
     "in_main_chat",
 )
-_ANSWERING_STATES = ("answering", "sending", DRAFTED, "answered")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +104,7 @@ class ChatHistory(Repository):
         sees what is typed behind them.
         """
         columns = messages.c
-        query = _select_newest(message, *_COLUMN_NAMES).where(
+        query = statements.select_newest(*_COLUMN_NAMES).where(
             within_last(columns.received_at, seconds),
             columns.bot == message.bot,
             is_user_message(),
@@ -115,7 +112,7 @@ class ChatHistory(Repository):
         )
         if not message.private:
             query = query.where(~columns.private)
-        rows = await self._database.fetch_all(query)
+        rows = await self._database.fetch_all(query, statements.identify(message))
         own_index = next((index for index, row in enumerate(rows) if row.id == message.id), len(rows))
         # The journal also has messages of other bots, to count comments; they are not answers by people.
         recent_messages = [
@@ -127,7 +124,8 @@ class ChatHistory(Repository):
 
     async def are_remembered(self, numbers: Collection[int]) -> bool:
         """Return whether all of these messages are there with their authors: none of them was forgotten."""
-        return len(await self._database.fetch_all(select_remembered(numbers))) == len(numbers)
+        rows = await self._database.fetch_all(statements.SELECT_REMEMBERED, {"others": list(numbers)})
+        return len(rows) == len(numbers)
 
     async def count_answers_to(self, message: Message, seconds: float) -> int:
         """Return how many answers the message's author got in the chat in the last seconds.
@@ -135,17 +133,10 @@ class ChatHistory(Repository):
         To a question, those to questions count; to a command, those to commands. Answers in progress, drafts and failed
         ones count too; pages of the bot that somebody opened do not.
         """
-        columns = messages.c
-        is_for_question = columns.command.in_(ASK_COMMANDS)
-        query = _select_newest(message, "id").where(
-            columns.author_id == message.author_id,
-            columns.state.in_((*_ANSWERING_STATES, "failed")),
-            within_last(columns.received_at, seconds),
-            columns.id != message.id,
-            columns.purpose.not_in(PAGE_PURPOSES),
-            is_for_question if message.command in ASK_COMMANDS else ~is_for_question,
-        )
-        return len(await self._database.fetch_all(query))
+        query = statements.select_answers(to_questions=message.command in ASK_COMMANDS)
+        since, until = get_last(seconds)
+        parameters = {"own_author_id": message.author_id, "since": since, "until": until}
+        return len(await self._database.fetch_all(query, {**statements.identify(message), **parameters}))
 
     async def get_earlier_answers(
         self, message: Message, seconds: float, visible_labels: frozenset[str] | None
@@ -155,14 +146,14 @@ class ChatHistory(Repository):
         Answers that could be made from sources without `visible_labels` are left out.
         """
         columns = messages.c
-        query = _select_newest(message, "text", "reply", "citations", "settled_at", "visible_sources").where(
+        query = statements.select_newest("text", "reply", "citations", "settled_at", "visible_sources").where(
             columns.state == "answered",
             columns.reply != "",
             columns.command.in_(ASK_COMMANDS),
             within_last(columns.settled_at, seconds),
             is_readable_from(message),
         )
-        rows = await self._database.fetch_all(query)
+        rows = await self._database.fetch_all(query, statements.identify(message))
         return [
             EarlierAnswer(row.text, row.reply, _age_s(row.settled_at))
             for row in rows
@@ -177,14 +168,14 @@ class ChatHistory(Repository):
         # If message ids are per bot, the text and the time identify a copy, unless this bot received another message
         # with that id at that time.
         is_alike = and_(columns.text == message.text, columns.command == "", columns.id.not_in(own_ids))
-        query = _select_newest(message, "number", "addressed", "text").where(
+        query = statements.select_newest("number", "addressed", "text").where(
             columns.bot != message.bot,
             *is_same_event,
             columns.command == message.command,
             or_(columns.id == message.id, is_alike),
         )
         own_number = select(columns.number).filter_by(**identity_values(message))
-        rows = await self._database.fetch_all(query)
+        rows = await self._database.fetch_all(query, statements.identify(message))
         number = await self._database.fetch_value(own_number) if rows else None
         return [
             DuplicateDelivery(row.text, is_first=number is None or row.number < number, is_addressed=row.addressed)
@@ -211,14 +202,15 @@ class ChatHistory(Repository):
         columns = messages.c
         thread = message.key.thread
         column_names = ("bot", "author_id", "id", "thread", "reply_to", "addressed", "citations", "is_post")
-        query = _select_newest(message, *column_names).where(
+        query = statements.select_newest(*column_names).where(
             or_(columns.thread == thread, columns.reply_id == thread),
             columns.state == "answered",
             columns.command.in_(ASK_COMMANDS),
             within_last(columns.settled_at, seconds),
             columns.id != message.id,
         )
-        return [_to_bot_answer(row) for row in await self._database.fetch_all(query)]
+        rows = await self._database.fetch_all(query, statements.identify(message))
+        return [_to_bot_answer(row) for row in rows]
 
     async def mark_addressed(self, message: Message) -> None:
         """Note that a message was for the bot, though its platform could not tell: it is none that nobody asked."""
@@ -242,7 +234,7 @@ class ChatHistory(Repository):
         return author_id
 
 
-async def has_question(connection: AsyncConnection, message: Message) -> bool:
+def has_question(connection: Connection, message: Message) -> bool:
     """Return whether a message repeats no question that was forgotten: nor is that until the commit.
 
     Calls for people and second answers do.
@@ -254,7 +246,7 @@ async def has_question(connection: AsyncConnection, message: Message) -> bool:
     names = ("author_id", "text", "quoted", "attachments")
     question = select(*(messages.c[name] for name in names))
     question = question.filter_by(**bot_values(message), id=message.question_id).with_for_update()
-    row = (await connection.execute(question)).first()
+    row = connection.execute(question).first()
     return row is None or all(getattr(row, name) or not getattr(message, name) for name in names)
 
 
@@ -290,25 +282,6 @@ def is_readable_from(message: Message, table: Table = messages) -> ColumnElement
     return is_open if message.private or "private" not in columns else and_(is_open, ~columns.private)
 
 
-def select_remembered(numbers: Collection[int]) -> Select[Any]:
-    """Return a query of those of some messages that have their authors: who was forgotten is in none."""
-    return select(messages.c.number).where(messages.c.number.in_(numbers), messages.c.author_id != "")
-
-
-def _select_newest(message: Message, *column_names: str) -> Select[Any]:
-    columns = messages.c
-    newest_number = select(func.max(columns.number)).scalar_subquery()
-    key = message.key
-    # Appending "" disables the index on conversations, which would read and sort the whole chat.
-    chat_conditions = (columns.platform + "" == key.platform, columns.chat + "" == key.chat)
-    return (
-        select(*(columns[name] for name in column_names))
-        .where(columns.number > newest_number - MAX_SCANNED_ROWS, *chat_conditions)
-        .order_by(columns.number.desc())
-        .limit(MAX_MESSAGES)
-    )
-
-
 def _to_history_message(row: Row[Any], *, is_later: bool) -> HistoryMessage:
     return HistoryMessage(
         row.id,
@@ -317,7 +290,7 @@ def _to_history_message(row: Row[Any], *, is_later: bool) -> HistoryMessage:
         row.author,
         row.text,
         row.reply_to,
-        has_unprompted_answer=row.state in _ANSWERING_STATES and not row.addressed,
+        has_unprompted_answer=row.state in statements.ANSWERING_STATES and not row.addressed,
         is_later=is_later,
         age_s=_age_s(row.received_at),
         number=row.number,

@@ -12,7 +12,7 @@ from core.runtime.tasks import uncancellable
 from core.storage.engine import Repository
 from core.storage.leases import select_living
 from core.storage.message_rows import to_message
-from core.storage.messages import UNFINISHED_STATES
+from core.storage.statements import UNFINISHED_STATES
 from core.storage.tables import identity_values, leases, messages
 from core.types import Message
 

@@ -92,7 +92,6 @@ _IS_TO_BE_DROPPED = or_(
 )
 _DROPPED_STATE = (("state", "silent"), ("reason", SkipReason.DRAFT_FORGOTTEN.text))
 _DROPPED_VALUES = {**dict(_DROPPED_STATE), "delivery": null()}
-IS_DROPPED = and_(messages.c.state == "silent", messages.c.reason == SkipReason.DRAFT_FORGOTTEN.text)
 _NO_QUOTATION = {"quoted": "", **dict.fromkeys(("attachments", "image_description", "quoted_authors"), null())}
 _WITHOUT_TEACHER = {"taught_by": "", "teacher": ""}
 # A report or a list of questions that somebody carries on has one of hers where it has so many of her phrases.

@@ -8,9 +8,8 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Row as ResultRow, delete, insert, null
+from sqlalchemy import Connection, Row as ResultRow, insert, update
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.formatting import with_description
 from core.storage.details import get_detail
@@ -144,7 +143,7 @@ def to_message_values(message: Message) -> dict[str, Any]:
         **{name: getattr(message, name) for name in _MESSAGE_COLUMNS},
         "reference": dict(message.reference),
         "attachments": [asdict(attachment) for attachment in message.attachments] or None,
-        "feed_entry": asdict(message.feed_entry) if message.feed_entry else null(),
+        "feed_entry": asdict(message.feed_entry) if message.feed_entry else None,
         "in_restricted_thread": message.thread_state.is_restricted,
         "in_main_chat": message.thread_state.in_main_chat,
         "is_shared_thread": message.thread_state.is_shared,
@@ -152,7 +151,7 @@ def to_message_values(message: Message) -> dict[str, Any]:
         "purpose": message.origin.purpose,
         "root_id": message.origin.root_id,
         "retry_reason": message.origin.retry_reason,
-        "mentioned_users": list(message.origin.mentioned_users) or null(),
+        "mentioned_users": list(message.origin.mentioned_users) or None,
         "quoted_authors": list(message.quoted_authors) or None,
         "is_question_hidden": message.origin.is_question_hidden,
         "received_at": datetime.now(UTC),
@@ -177,11 +176,11 @@ def to_turns(row: ResultRow[Any]) -> tuple[Turn, Turn]:
     return Turn("user", text, row.author, row.author_id), Turn("assistant", row.reply)
 
 
-async def write_chat_title(connection: AsyncConnection, key: ConversationKey, title: str) -> None:
+def write_chat_title(connection: Connection, key: ConversationKey, title: str) -> None:
     """Write what a chat is called, in the transaction of its message, which must not fail because of it."""
     values = chat_values(key)
-    await connection.execute(delete(chats).filter_by(**values))
+    if connection.execute(update(chats).filter_by(**values).values(title=title)).rowcount:
+        return
     # Another daemon may write the same at this moment.
-    with suppress(IntegrityError):
-        async with connection.begin_nested():
-            await connection.execute(insert(chats).values(**values, title=title))
+    with suppress(IntegrityError), connection.begin_nested():
+        connection.execute(insert(chats).values(**values, title=title))

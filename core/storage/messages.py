@@ -8,26 +8,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
 
-from sqlalchemy import Select, and_, case, delete, exists, func, insert, null, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Select, and_, case, delete, exists, null, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from core.errors import ClaimLost, JournalError, MessageDeleted
 from core.observability.logs import get_logger
 from core.observability.metrics import MetricsRecorder, ProcessingOutcome
 from core.runtime.tasks import iter_retry_delays, uncancellable, wait_for
-from core.storage.chat_history import has_question, is_readable_from, select_remembered
+from core.storage import statements
+from core.storage.chat_history import has_question, is_readable_from
 from core.storage.engine import Database
 from core.storage.erasure import (
     ERASED_VALUES,
     FINISHED_STATES,
     HAS_KNOWN_COMMAND,
-    IS_DROPPED,
     PERSONAL_COLUMNS,
     erase_in_chat,
     erase_nobodys,
@@ -52,9 +51,7 @@ from core.storage.tables import (
     CLOCK_TOLERANCE,
     DRAFTED,
     bot_values,
-    chat_values,
     chats,
-    cursors,
     identity_values,
     is_reply_in,
     may_be_shown,
@@ -77,7 +74,6 @@ from core.types import (
 _log = get_logger(__name__)
 
 UNCERTAIN_REASON = "killed while the reply was being posted"
-UNFINISHED_STATES = ("received", "answering", "sending")
 ERASE_BATCH_SIZE = 200
 MAX_TITLE_CHARS = 200
 MAX_KNOWN_TITLES = 10_000
@@ -86,7 +82,6 @@ StoredPart = Literal["text", "quoted", "attachments", "delivery"]
 # The columns of a message to be changed. What is made from the reply that is recorded there gets it.
 Values = Mapping[str, Any]
 MakeValues = Callable[[Mapping[str, Any] | None], Values]
-_TURN_COLUMNS = ("number", "text", "author", "author_id", "reply", "image_description", "visible_sources")
 
 
 class Journal:
@@ -124,31 +119,30 @@ class Journal:
         """
         values = {
             **to_message_values(message),
-            "delivery": to_delivery(reply, {}) if reply else null(),
-            "visible_sources": null() if visible_sources is None else list(visible_sources),
+            "delivery": to_delivery(reply, {}) if reply else None,
+            "visible_sources": None if visible_sources is None else list(visible_sources),
             "state": "received",
             "owner": self.database.owner if is_bound else "",
         }
-        async with self.database.transaction() as connection:
-            if not await has_question(connection, message):
+        chat = (message.key.platform, message.key.chat)
+        title = message.chat_title[:MAX_TITLE_CHARS]
+        is_new_title = bool(title) and self._chat_titles.get(chat) != title
+
+        def store(connection: Connection) -> bool:
+            if not (has_question(connection, message) and _insert(connection, values)):
                 return False
-            try:
-                async with connection.begin_nested():
-                    await connection.execute(insert(messages).values(values))
-            except IntegrityError:
-                return False
-            chat = (message.key.platform, message.key.chat)
-            title = message.chat_title[:MAX_TITLE_CHARS]
-            is_new_title = bool(title) and self._chat_titles.get(chat) != title
             if is_new_title:
-                await write_chat_title(connection, message.key, title)
+                write_chat_title(connection, message.key, title)
+            return True
+
+        if not await self.database.change(store):
+            return False
         if is_new_title:
             if len(self._chat_titles) >= MAX_KNOWN_TITLES:
                 self._chat_titles.clear()
             self._chat_titles[chat] = title
         return True
 
-    @uncancellable
     async def record_answered(self, message: Message, reply: Reply, visible_labels: frozenset[str]) -> None:
         """Store a message that was answered without the journal, with its reply, unless it is stored already."""
         values = {
@@ -158,10 +152,7 @@ class Journal:
             "state": "answered",
             "settled_at": datetime.now(UTC),
         }
-        async with self.database.transaction() as connection:
-            with suppress(IntegrityError):
-                async with connection.begin_nested():
-                    await connection.execute(insert(messages).values(values))
+        await self.database.change(lambda connection: _insert(connection, values))
 
     async def discard(self, message: Message) -> None:
         """Delete a message with its answer, so that no byte is left of them."""
@@ -183,20 +174,18 @@ class Journal:
                 await connection.execute(change.values(to_edited_values(row, message.text)))
         return row is not None
 
-    @uncancellable
     async def begin_answer(self, message: Message, visible_labels: frozenset[str] | None) -> str:
         """Record that the answer starts; return the text with all edits so far. Later edits are rejected.
 
         Raises `MessageDeleted` where its author was forgotten meanwhile.
         """
-        values: dict[str, Any] = {"state": case((messages.c.state == "received", "answering"), else_=messages.c.state)}
+        values = statements.identify(message, self.database.owner)
         # A notice was written before: it tells of what could be told then.
         if message.origin.purpose not in NOTICE_PURPOSES:
             values["visible_sources"] = to_stored_labels(visible_labels)
-        change = update(messages).filter_by(**self._own_values(message)).values(values)
-        change = change.returning(messages.c.text, IS_DROPPED.label("is_dropped"))
-        async with self.database.transaction() as connection:
-            stored = (await connection.execute(change)).first()
+        stored = await self.database.change(
+            lambda connection: connection.execute(statements.BEGIN_ANSWER, values).first()
+        )
         if stored is None and self.database.owner:
             raise ClaimLost(f"message {message.id} was taken over")
         if stored and stored.is_dropped:
@@ -207,9 +196,8 @@ class Journal:
         """Raise `ClaimLost` when another daemon has taken the message over, as far as can be known now."""
         if not self.database.owner:
             return
-        query = select(messages.c.number).filter_by(**self._own_values(message))
         try:
-            is_ours = await self.database.fetch_value(query) is not None
+            is_ours = await self.database.fetch_value(statements.SELECT_OURS, self._identify(message)) is not None
         except JournalError as error:
             # Where we do not reach it, the others may not either.
             _log.warning("claim.unknown", error=str(error))
@@ -274,14 +262,12 @@ class Journal:
 
     async def get_pending(self, platform: str) -> Sequence[tuple[Message, str]]:
         """Return the unfinished messages, oldest first, each with its reply's id or ""."""
-        query = select(messages).filter_by(platform=platform).where(messages.c.state.in_(UNFINISHED_STATES))
-        rows = await self.database.fetch_all(query.order_by(messages.c.number))
+        rows = await self.database.fetch_all(statements.SELECT_ALL_UNFINISHED, {"own_platform": platform})
         return [(to_message(row), row.reply_id) for row in rows]
 
     async def find_unfinished(self, message: Message) -> str | None:
         """Return the id of an unfinished message's reply, or ""; None for a message that is finished."""
-        query = select(messages.c.reply_id).filter_by(**self._own_values(message))
-        row = await self.database.fetch_first(query.where(messages.c.state.in_(UNFINISHED_STATES)))
+        row = await self.database.fetch_first(statements.SELECT_UNFINISHED, self._identify(message))
         return None if row is None else row.reply_id
 
     async def mark_delivery(self, message: Message, reply: Reply, parts: Mapping[int, str]) -> None:
@@ -313,9 +299,7 @@ class Journal:
 
         No reply that could be made from sources without `visible_labels`.
         """
-        names = ("state", "delivery", "visible_sources", "settled_at")
-        query = select(*(messages.c[name] for name in names)).filter_by(**identity_values(message))
-        row = await self.database.fetch_first(query)
+        row = await self.database.fetch_first(statements.SELECT_DELIVERY, statements.identify(message))
         if row is None or row.delivery is None:
             return row is not None and row.state == "sending", None, {}, None
         shown_reply = read_delivery(row.delivery) if may_be_shown(row.visible_sources, visible_labels) else None
@@ -328,8 +312,7 @@ class Journal:
 
     async def get_told_labels(self, message: Message) -> Sequence[str] | None:
         """Return the labels of what a message could tell of when it was begun, for `may_be_shown`."""
-        query = select(messages.c.visible_sources).filter_by(**identity_values(message))
-        row = await self.database.fetch_first(query)
+        row = await self.database.fetch_first(statements.SELECT_TOLD_LABELS, statements.identify(message))
         return () if row is None else row.visible_sources
 
     async def find_forgotten(
@@ -339,18 +322,14 @@ class Journal:
 
         If its reply `is_final`, it is dropped as well where it is finished. All of it holds at one moment.
         """
-        columns = [messages.c.state, messages.c.owner, IS_DROPPED.label("is_dropped")]
-        if others:
-            remembered = select(func.count()).select_from(select_remembered(others).subquery()).scalar_subquery()
-            columns.append((remembered == len(others)).label("are_remembered"))
-        query = select(*columns, *(messages.c[part] for part in parts)).filter_by(**identity_values(message))
-        row = await self.database.fetch_first(query)
+        parameters = {**statements.identify(message), "others": list(others)}
+        row = await self.database.fetch_first(statements.select_state(*parts), parameters)
         if row is None or (is_final and self.database.owner not in ("", row.owner)):
             return "author" if is_final else ""
-        if row.is_dropped or (is_final and row.state not in UNFINISHED_STATES):
+        if row.is_dropped or (is_final and row.state not in statements.UNFINISHED_STATES):
             return "author"
-        _state, _owner, _is_dropped, *are_there = row
-        return "" if all(are_there) else "others"
+        _state, _owner, _is_dropped, remembered_count, *are_there = row
+        return "" if remembered_count == len(others) and all(are_there) else "others"
 
     async def restart_begun(self, platform: str) -> int:
         """Reset answers of which nothing was posted, so edits count again; return how many were being posted."""
@@ -384,18 +363,13 @@ class Journal:
         Answers that could be made from sources without `visible_labels` are left out; so is what was said in private,
         where the chat is not private (`is_private`) any more.
         """
-        query = (
-            select(*(messages.c[name] for name in _TURN_COLUMNS))
-            .filter_by(**chat_values(key), thread=key.thread, state="answered")
-            .where(messages.c.command.in_(ASK_COMMANDS), messages.c.reply != "")
-            .order_by(messages.c.number.desc())
-            .limit((limit + 1) // 2)
-        )
-        if not is_private:
-            query = query.where(~messages.c.private)
-        if max_age_s is not None:
-            query = query.where(messages.c.settled_at > datetime.now(UTC) - timedelta(seconds=max_age_s))
-        rows = await self.database.fetch_all(query)
+        parameters = {
+            **statements.identify_conversation(key),
+            "is_private": is_private,
+            "since": None if max_age_s is None else datetime.now(UTC) - timedelta(seconds=max_age_s),
+            "limit": (limit + 1) // 2,
+        }
+        rows = await self.database.fetch_all(statements.SELECT_HISTORY, parameters)
         shown_rows = [row for row in reversed(rows) if may_be_shown(row.visible_sources, visible_labels)]
         turns = [turn for row in shown_rows for turn in to_turns(row)]
         authors = {row.number: row.author_id for row in shown_rows if row.author_id}
@@ -418,7 +392,7 @@ class Journal:
         """
         columns = messages.c
         is_readable = is_readable_from(message).label("is_readable")
-        query = select(*(columns[name] for name in _TURN_COLUMNS), is_readable)
+        query = select(*(columns[name] for name in statements.TURN_COLUMNS), is_readable)
         query = query.filter_by(**bot_values(message), state="answered")
         is_reply = (columns.reply_id == message.reply_to, columns.reply_id != "", columns.reply != "")
         row = await self.database.fetch_first(query.where(*is_reply))
@@ -428,16 +402,17 @@ class Journal:
 
     async def get_cursor(self, cursor: str) -> int | None:
         """Return the position in a platform's stream of updates, or None for a new stream."""
-        position: int | None = await self.database.fetch_value(select(cursors.c.position).filter_by(name=cursor))
+        position: int | None = await self.database.fetch_value(statements.SELECT_POSITION, {"cursor": cursor})
         return position
 
-    @uncancellable
     async def set_cursor(self, cursor: str, position: int) -> None:
         """Store the position in a platform's stream of updates."""
-        async with self.database.transaction() as connection:
-            result = await connection.execute(update(cursors).filter_by(name=cursor).values(position=position))
-            if not result.rowcount:
-                await connection.execute(insert(cursors).values(name=cursor, position=position))
+
+        def store(connection: Connection) -> None:
+            if not connection.execute(statements.MOVE_CURSOR, {"cursor": cursor, "position": position}).rowcount:
+                connection.execute(statements.INSERT_CURSOR, {"name": cursor, "position": position})
+
+        await self.database.change(store)
 
     async def erase_expired(self, settled_before: datetime | None, unanswered_before: datetime | None) -> int:
         """Remove the texts of messages settled before `settled_before`, and of those left unanswered before
@@ -536,7 +511,7 @@ class Journal:
             try:
                 if not await self._write_row(message, values, parts, others):
                     await self.require_claim(message)
-                    if await self.database.fetch_value(select(IS_DROPPED).filter_by(**identity_values(message))):
+                    if await self.database.fetch_value(statements.SELECT_IS_DROPPED, statements.identify(message)):
                         await self._erase_cached(message)
             except ClaimLost:
                 raise
@@ -547,25 +522,30 @@ class Journal:
             else:
                 return
 
-    @uncancellable
     async def _write_row(
         self, message: Message, values: Values | MakeValues, parts: Collection[StoredPart], others: Collection[int]
     ) -> int:
-        delivery = None
-        own_row = update(messages).filter_by(**self._own_values(message)).where(~IS_DROPPED)
-        async with self.database.transaction() as connection:
+        own = self._identify(message)
+
+        def write(connection: Connection) -> int:
+            delivery = None
             # First, as who is forgotten: whoever forgets them now waits, and finds what is written here.
             if others:
-                query = select_remembered(others).with_for_update(read=True)
-                if len((await connection.scalars(query)).all()) < len(others):
+                remembered = connection.execute(statements.SELECT_LOCKED_REMEMBERED, {"others": list(others)}).all()
+                if len(remembered) < len(others):
                     return 0
             # Who reads the row keeps it from everybody else until it is written.
             if parts or callable(values):
-                delivery = await connection.scalar(_select_parts(message, ["delivery"]).with_for_update())
-            if parts and not all((await connection.execute(_select_parts(message, parts))).first() or ()):
+                delivery = connection.scalar(statements.SELECT_LOCKED_DELIVERY, own)
+            if parts and not all(connection.execute(statements.select_parts(*parts), own).first() or ()):
                 return 0
-            change = own_row.values(values(delivery) if callable(values) else values)
-            return (await connection.execute(change)).rowcount
+            new_values = values(delivery) if callable(values) else values
+            expressions = {name: value for name, value in new_values.items() if isinstance(value, ColumnElement)}
+            change = statements.CHANGE.values(expressions) if expressions else statements.CHANGE
+            plain_values = {name: value for name, value in new_values.items() if name not in expressions}
+            return connection.execute(change, {**own, **plain_values}).rowcount
+
+        return await self.database.change(write)
 
     async def _erase_cached(self, message: Message) -> None:
         """Erase what was cached in a chat while a message was answered: somebody in it was forgotten.
@@ -582,10 +562,9 @@ class Journal:
         if await self.database.write(delete(replies).where(is_in_chat, is_newer)):
             await self.database.wipe()
 
-    def _own_values(self, message: Message) -> dict[str, str]:
+    def _identify(self, message: Message) -> dict[str, str]:
         """Return what names a message, as long as it is ours where several daemons share the journal."""
-        owner = self.database.owner
-        return {**identity_values(message), **({"owner": owner} if owner else {})}
+        return statements.identify(message, self.database.owner)
 
     async def wait_to_retry(self, delay_s: float) -> bool:
         """Wait before a failed step is tried again; return whether to try: not once `stop_retrying` was called."""
@@ -596,5 +575,11 @@ class Journal:
         self._stopping.set()
 
 
-def _select_parts(message: Message, parts: Collection[StoredPart]) -> Select[Any]:
-    return select(*(messages.c[part] for part in parts)).filter_by(**identity_values(message))
+def _insert(connection: Connection, values: Values) -> bool:
+    """Insert a message; return false if it is stored already, and then end the transaction."""
+    try:
+        connection.execute(statements.INSERT, values)
+    except IntegrityError:
+        connection.rollback()
+        return False
+    return True

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from core.storage.engine import Database
 
+_SELECT_MOVES = select(moved_chats)
+
 
 @uncancellable
 async def record_move(database: Database, platform: str, former: str, chat: str) -> None:
@@ -45,7 +47,7 @@ def _is_known(former: str, chat: str) -> ColumnElement[bool]:
 
 async def find_moves(database: Database) -> Mapping[str, str]:
     """Return the chats (`platform:chat`) that have another id by now, each with that. Raises `StoreError`."""
-    rows = await database.fetch_all(select(moved_chats))
+    rows = await database.fetch_all(_SELECT_MOVES)
     return {str(PlatformName(row.platform, row.former)): str(PlatformName(row.platform, row.chat)) for row in rows}
 
 

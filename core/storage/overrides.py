@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Literal, cast
 from uuid import uuid4
 
-from sqlalchemy import and_, delete, func, insert, or_, select
+from sqlalchemy import and_, bindparam, delete, func, insert, or_, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -55,6 +55,12 @@ _IS_AUDIENCE = and_(
 
 # Those that may come back, also after their leases have run out.
 _KNOWN_DAEMONS = select(AUDIENCES_PREFIX + leases.c.owner)
+# What everybody said who is alive, and we.
+_IS_SAID_NOW = or_(
+    overrides.c.name == bindparam("own_name"),
+    overrides.c.name.in_(_KNOWN_DAEMONS.where(leases.c.expires_at > func.now())),
+)
+_SELECT_IN_FORCE = select(overrides).where(or_(~_IS_AUDIENCE, _IS_SAID_NOW))
 
 # It names sources and models, and waits with them.
 CHATS_SECTION = "chats"
@@ -336,9 +342,7 @@ class RuntimeOverrides:
         return AUDIENCES_PREFIX + self._database.owner
 
     async def _read(self) -> None:
-        living_daemons = select(AUDIENCES_PREFIX + leases.c.owner).where(leases.c.expires_at > func.now())
-        is_in_force = or_(~_IS_AUDIENCE, overrides.c.name == self._own_name, overrides.c.name.in_(living_daemons))
-        rows = await self._database.fetch_all(select(overrides).where(is_in_force))
+        rows = await self._database.fetch_all(_SELECT_IN_FORCE, {"own_name": self._own_name})
         self._moves = await find_moves(self._database)
         self._values = {(row.scope, row.name): row.value for row in rows}
         self._loaded_at = time.monotonic()

@@ -18,7 +18,7 @@ from core.storage.chat_history import is_readable_from, is_user_message
 from core.storage.details import UNSURE_SILENCES, WEAK_ANSWERS
 from core.storage.engine import Repository
 from core.storage.message_rows import to_message
-from core.storage.messages import UNFINISHED_STATES
+from core.storage.statements import UNFINISHED_STATES
 from core.storage.tables import DRAFTED, chat_values, chats, feedback, messages
 from core.types import ASK_COMMANDS, DOWN, UP, ConversationKey, Message
 

@@ -91,7 +91,7 @@ messages = sa.Table(
         sa.Column(name, Text(128), nullable=False, default="", server_default="")
         for name in ("parent_id", "language", "purpose", "root_id", "retry_reason")
     ),
-    *(sa.Column(name, sa.JSON) for name in ("feed_entry", "mentioned_users")),
+    *(sa.Column(name, sa.JSON(none_as_null=True)) for name in ("feed_entry", "mentioned_users")),
     # Whose words or files it brings, by their ids.
     sa.Column("quoted_authors", sa.JSON(none_as_null=True)),
     # While the answer is being posted: its final form, and which of its further parts are posted.
@@ -322,9 +322,14 @@ def to_stored_labels(visible_labels: frozenset[str] | None) -> list[str] | None:
 
 
 def within_last(column: sa.Column[datetime], seconds: float) -> sa.ColumnElement[bool]:
-    """Return the condition that a moment lies in the last seconds.
+    """Return the condition that a moment lies in the last seconds."""
+    return column.between(*get_last(seconds))
 
-    Moments of the future do not: a clock that was set back would make them count for hours.
+
+def get_last(seconds: float) -> tuple[datetime, datetime]:
+    """Return when the last seconds began and end.
+
+    Moments of the future are not among them: a clock that was set back would make them count for hours.
     """
     now = datetime.now(UTC)
-    return column.between(now - timedelta(seconds=seconds), now + CLOCK_TOLERANCE)
+    return now - timedelta(seconds=seconds), now + CLOCK_TOLERANCE

@@ -25,7 +25,7 @@ from core.messaging.policy.permissions import Permissions
 from core.ports import Adapter
 from core.runtime.leaving import require_leave
 from core.settings.messaging import JournalSettings
-from core.storage import chat_history
+from core.storage import statements
 from core.storage.chat_history import HistoryMessage
 from core.storage.tables import messages, replies
 from core.types import DOWN, RATING_COMMAND, RETRY, ConversationKey, Message, Passage, Reply
@@ -144,7 +144,7 @@ async def test_an_answer_is_not_shown_however_much_others_have_said_since(
 ) -> None:
     """In a busy group her words of an hour ago are beyond the newest messages, and still in the conversation."""
     carl = Sender(ANN.chat, "46")
-    monkeypatch.setattr(chat_history, "MAX_MESSAGES", 2)
+    monkeypatch.setattr(statements, "MAX_MESSAGES", 2)
     async with opened(tmp_path, JournalSettings()) as bot:
         await bot.deliver(ANN, f"{SAID}. How does the launcher start?")
         await bot.deliver(carl, "What starts the launcher?")

@@ -1,0 +1,137 @@
+"""What is asked of the journal for every message: statements with parameters.
+
+To make one anew takes SQLAlchemy longer than all the rest of a read.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from sqlalchemy import (
+    Boolean,
+    Integer,
+    Select,
+    and_,
+    bindparam,
+    case,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
+
+from core.storage.tables import DRAFTED, Text, UtcDateTime, cursors, identity_values, messages
+from core.types import ASK_COMMANDS, PAGE_PURPOSES, ConversationKey, Message, SkipReason
+
+# The number of newest messages of all chats to scan: faster than an index, because only recent messages are needed.
+MAX_SCANNED_ROWS = 20_000
+MAX_MESSAGES = 200
+ANSWERING_STATES = ("answering", "sending", DRAFTED, "answered")
+UNFINISHED_STATES = ("received", "answering", "sending")
+TURN_COLUMNS = ("number", "text", "author", "author_id", "reply", "image_description", "visible_sources")
+_DELIVERY_COLUMNS = ("state", "delivery", "visible_sources", "settled_at")
+
+
+_COLUMNS = messages.c
+# That columns have the values of parameters, which must not be called as a column.
+_IS_OF = {
+    name: _COLUMNS[name] == bindparam(f"own_{name}")
+    for name in ("platform", "chat", "bot", "id", "thread", "author_id")
+}
+_OWNER = bindparam("own_owner", type_=Text())
+_IS_PRIVATE = bindparam("is_private", type_=Boolean())
+_SINCE = bindparam("since", type_=UtcDateTime())
+_IS_OWN = and_(*(_IS_OF[name] for name in ("platform", "chat", "bot", "id")))
+# As long as it is ours where several daemons share the journal.
+_IS_OURS = and_(_IS_OWN, or_(_OWNER == "", _COLUMNS.owner == _OWNER))
+_IS_DROPPED = and_(_COLUMNS.state == "silent", _COLUMNS.reason == SkipReason.DRAFT_FORGOTTEN.text)
+_IS_QUESTION = _COLUMNS.command.in_(ASK_COMMANDS)
+_IS_UNFINISHED = _COLUMNS.state.in_(UNFINISHED_STATES)
+_IS_REMEMBERED = and_(_COLUMNS.number.in_(bindparam("others", expanding=True)), _COLUMNS.author_id != "")
+
+INSERT = insert(messages)
+# The new values of columns are given beside the parameters.
+CHANGE = update(messages).where(_IS_OURS, ~_IS_DROPPED)
+BEGIN_ANSWER = (
+    update(messages)
+    .where(_IS_OURS)
+    .values(state=case((_COLUMNS.state == "received", "answering"), else_=_COLUMNS.state))
+    .returning(_COLUMNS.text, _IS_DROPPED.label("is_dropped"))
+)
+SELECT_OURS = select(_COLUMNS.number).where(_IS_OURS)
+SELECT_UNFINISHED = select(_COLUMNS.reply_id).where(_IS_OURS, _IS_UNFINISHED)
+SELECT_ALL_UNFINISHED = select(messages).where(_IS_OF["platform"], _IS_UNFINISHED).order_by(_COLUMNS.number)
+SELECT_IS_DROPPED = select(_IS_DROPPED).where(_IS_OWN)
+SELECT_DELIVERY = select(*(_COLUMNS[name] for name in _DELIVERY_COLUMNS)).where(_IS_OWN)
+# Who reads the row keeps it from everybody else until it is written.
+SELECT_LOCKED_DELIVERY = select(_COLUMNS.delivery).where(_IS_OWN).with_for_update()
+SELECT_TOLD_LABELS = select(_COLUMNS.visible_sources).where(_IS_OWN)
+# Those of `others`, by their numbers, that have their authors: who was forgotten is in none.
+SELECT_REMEMBERED = select(_COLUMNS.number).where(_IS_REMEMBERED)
+SELECT_LOCKED_REMEMBERED = SELECT_REMEMBERED.with_for_update(read=True)
+SELECT_HISTORY = (
+    select(*(_COLUMNS[name] for name in TURN_COLUMNS))
+    .where(_IS_OF["platform"], _IS_OF["chat"], _IS_OF["thread"], _COLUMNS.state == "answered")
+    .where(_IS_QUESTION, _COLUMNS.reply != "")
+    .where(or_(_IS_PRIVATE, ~_COLUMNS.private), or_(_SINCE.is_(None), _COLUMNS.settled_at > _SINCE))
+    .order_by(_COLUMNS.number.desc())
+    .limit(bindparam("limit", type_=Integer()))
+)
+SELECT_POSITION = select(cursors.c.position).where(cursors.c.name == bindparam("cursor"))
+MOVE_CURSOR = update(cursors).where(cursors.c.name == bindparam("cursor"))
+INSERT_CURSOR = insert(cursors)
+
+
+def select_newest(*column_names: str) -> Select[Any]:
+    """Return the query of columns of the newest messages of a chat, the newest first."""
+    newest_number = select(func.max(_COLUMNS.number)).scalar_subquery()
+    # Appending "" disables the index on conversations, which would read and sort the whole chat.
+    is_in_chat = and_(*(_COLUMNS[name] + "" == bindparam(f"own_{name}") for name in ("platform", "chat")))
+    return (
+        select(*(_COLUMNS[name] for name in column_names))
+        .where(_COLUMNS.number > newest_number - MAX_SCANNED_ROWS, is_in_chat)
+        .order_by(_COLUMNS.number.desc())
+        .limit(MAX_MESSAGES)
+    )
+
+
+@cache
+def select_answers(*, to_questions: bool) -> Select[Any]:
+    """Return the query of the answers to other messages of an author's, between two moments; to questions, or to none.
+
+    Those in progress, drafts and failed ones are among them; pages of the bot that somebody opened are not.
+    """
+    return select_newest("id").where(
+        _IS_OF["author_id"],
+        _COLUMNS.id != bindparam("own_id"),
+        _COLUMNS.state.in_((*ANSWERING_STATES, "failed")),
+        _COLUMNS.received_at.between(_SINCE, bindparam("until", type_=UtcDateTime())),
+        _COLUMNS.purpose.not_in(PAGE_PURPOSES),
+        _IS_QUESTION if to_questions else ~_IS_QUESTION,
+    )
+
+
+@cache
+def select_parts(*parts: str) -> Select[Any]:
+    """Return the query of some columns of a message."""
+    return select(*(_COLUMNS[part] for part in parts)).where(_IS_OWN)
+
+
+@cache
+def select_state(*parts: str) -> Select[Any]:
+    """Return the query whether a message was dropped, and how many of `others` are remembered, then of some columns."""
+    other_count = select(func.count()).select_from(SELECT_REMEMBERED.subquery()).scalar_subquery()
+    columns = (_COLUMNS.state, _COLUMNS.owner, _IS_DROPPED.label("is_dropped"), other_count.label("other_count"))
+    return select(*columns, *(_COLUMNS[part] for part in parts)).where(_IS_OWN)
+
+
+def identify(message: Message, owner: str = "") -> dict[str, Any]:
+    """Return the parameters that name a message; with an `owner`, as long as it is theirs."""
+    return {**{f"own_{name}": value for name, value in identity_values(message).items()}, "own_owner": owner}
+
+
+def identify_conversation(key: ConversationKey) -> dict[str, Any]:
+    """Return the parameters that name a conversation."""
+    return {"own_platform": key.platform, "own_chat": key.chat, "own_thread": key.thread}
