@@ -64,6 +64,7 @@ NOT_FOREIGN = frozenset(
         "bots.common.terminal.confirm",
         "bots.discord.convert.snowflake_time",
         "core.observability.logs.get_logger",
+        "core.storage.statements.select_newest",
         "core.formatting.format_until",
         "core.messaging.feedback.rating_buttons.make_rating_buttons",
         "knowledge.sources.git.clone.clone_name",
