@@ -198,4 +198,4 @@ def _write_container(block: Block) -> str:
     text = "\n\n".join(filter(None, (title, write_markdown(block.children))))
     if block.kind == "tab":
         return text
-    return "\n".join(f"> {line}".rstrip() for line in text.split("\n"))
+    return "\n".join(f"> {line}" if line else ">" for line in text.split("\n"))

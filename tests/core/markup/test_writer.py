@@ -65,6 +65,7 @@ def test_tables_quotations_tabs_and_definitions() -> None:
     assert write_markdown([table]) == "| Key | Value |\n|---|---|\n| a\\|b | 1; 2 |\n| c |  |"
     warning = Block("admonition", "Warning", (paragraph("Stop."), Block("code", "x")))
     assert write_markdown([warning]) == "> **Warning**\n>\n> Stop.\n>\n> ```\n> x\n> ```"
+    assert write_markdown([Block("quote", "", (paragraph("One\nTwo"),))]) == "> One  \n> Two"
     assert write_markdown([Block("tab", "npm", (Block("code", "npm i"),))]) == "**npm**\n\n```\nnpm i\n```"
     assert write_markdown([Block("definition", "`--all`", (paragraph("Everything."),))]) == "**`--all`**: Everything."
     assert write_markdown([Block("definition", "**All**", (paragraph("Everything."),))]) == "**All**: Everything."
