@@ -82,7 +82,7 @@ def _complete_paths(sections: Sequence[Section], blocks: Sequence[Block], docume
     level = _find_title_level(blocks)
     first = sections[0].path[:1]
     name = _WORD.findall(PurePosixPath(document.path).stem.lower())
-    if first and name and levels[0] == min(levels) and all(word in first[0].lower() for word in name):
+    if first and name and levels[0] == min(levels) and all(word.removesuffix("s") in first[0].lower() for word in name):
         return [replace(section, path=first + section.path[section.path[:1] == first :]) for section in sections]
     root = document.title or _name_page(document.path)
     titles = {to_plain(block.text[:MAX_HEADING_LENGTH]) for block in blocks if _is_title(block, level)}

@@ -553,7 +553,7 @@ def test_passages_have_the_titles_that_their_document_was_given(path: str, text:
         ("docs/data-loaders/index.md", "Text.", "data loaders"),
         ("examples/small-server/README.md", "Text.", "small server"),
         ("index.md", "Text.", "index"),
-        ("docs/key-map.md", "## Keys of the map\n\n### A\n\nText.\n\n## Modes", "Keys of the map > A / Modes"),
+        ("docs/key-maps.md", "## Keys of the map\n\n### A\n\nText.\n\n## Modes", "Keys of the map > A / Modes"),
         ("docs/key-map.md", "### Keys of the map\n\nText.\n\n## Modes", "key map > Keys of the map / Modes"),
         ("skill.md", "It builds on others.\n\n# Set up routes\n\n## Start\n\nText.", "Set up routes > Start"),
         ("CHANGES.md", "# Version 1.2\n\nText.\n\n# Version 1.1", "CHANGES > Version 1.2 / Version 1.1"),
