@@ -78,3 +78,10 @@ def test_a_term_that_ends_itself_gets_no_colon() -> None:
     for term, expected in terms.items():
         assert write_markdown([Block("definition", term, (paragraph("x"),))]) == expected
     assert write_markdown([Block("definition", "From:", (Block("code", "x"),))]) == "**From:**\n\n```\nx\n```"
+
+
+def test_links_in_a_row_are_about_nothing_else() -> None:
+    row = ("[A](https://a.example)", "[B](https://b.example)")
+    assert write_markdown([Block("table", rows=(row, ("Name", row[1])))]) == (
+        "- [A](https://a.example); [B](https://b.example)\n- Name: [B](https://b.example)"
+    )
