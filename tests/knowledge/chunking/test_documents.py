@@ -555,6 +555,7 @@ def test_passages_have_the_titles_that_their_document_was_given(path: str, text:
         ("index.md", "Text.", "index"),
         ("docs/key-maps.md", "## Keys of the map\n\n### A\n\nText.\n\n## Modes", "Keys of the map > A / Modes"),
         ("docs/key-map.md", "### Keys of the map\n\nText.\n\n## Modes", "key map > Keys of the map / Modes"),
+        ("goals.md", "Text.\n\n# Our goals\n\nText.\n\n# Others\n\nText.", "Our goals > Others"),
         ("skill.md", "It builds on others.\n\n# Set up routes\n\n## Start\n\nText.", "Set up routes > Start"),
         ("CHANGES.md", "# Version 1.2\n\nText.\n\n# Version 1.1", "CHANGES > Version 1.2 / Version 1.1"),
         ("3.9-4.0_notes.md", "# A\n\nText.\n\n# B", "3.9-4.0 notes > A / B"),
