@@ -24,6 +24,7 @@ LINE_ENDS = (*_TERM_ENDS, ",", ";", "，", "；")
 _OPEN_ENDS = (*LINE_ENDS, " and", " or", " +")
 # Where code of several lines begins in a cell.
 _FENCE = re.compile(r"^`{3,}", re.MULTILINE)
+_LINK = re.compile(r"\[[^\[\]\n]{1,300}\]\([^()\s]{1,500}\)")
 _NUMBERED = re.compile(r"(\d{1,9})(?=[.)](?:\s|$))")
 
 
@@ -124,6 +125,9 @@ def _write_row_as_item(row: Sequence[str], header: Sequence[str]) -> str:
         cells = zip(names + [""] * (len(row) - len(names)), map(_split_cell, row), strict=True)
         return "- " + _indent("\n\n".join(part for name, parts in cells for part in _name_parts(name, parts)), "  ")
     first, *others = list(filter(None, map(_write_cell, row))) or [""]
+    if all(map(_LINK.fullmatch, (first, *others))):
+        # Of a wall of logos, none is about the others.
+        return f"- {'; '.join((first, *others))}"
     rest = "; ".join(others)
     return f"- {_guard(f'{write_term(first, is_bold=False)} {rest}' if rest else first)}"
 
@@ -202,4 +206,4 @@ def _write_container(block: Block) -> str:
     text = "\n\n".join(filter(None, (title, write_markdown(block.children))))
     if block.kind == "tab":
         return text
-    return "\n".join(f"> {line}".rstrip() for line in text.split("\n"))
+    return "\n".join(f"> {line}" if line else ">" for line in text.split("\n"))

@@ -80,9 +80,9 @@ def _complete_paths(sections: Sequence[Section], blocks: Sequence[Block], docume
     """
     levels = [block.level for block in blocks if block.kind == "heading"]
     level = _find_title_level(blocks)
-    first = sections[0].path[:1]
+    first = next((section.path[:1] for section in sections if section.path), ())
     name = _WORD.findall(PurePosixPath(document.path).stem.lower())
-    if first and name and levels[0] == min(levels) and all(word in first[0].lower() for word in name):
+    if first and name and levels[0] == min(levels) and all(word.removesuffix("s") in first[0].lower() for word in name):
         return [replace(section, path=first + section.path[section.path[:1] == first :]) for section in sections]
     root = document.title or _name_page(document.path)
     titles = {to_plain(block.text[:MAX_HEADING_LENGTH]) for block in blocks if _is_title(block, level)}

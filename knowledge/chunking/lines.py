@@ -132,17 +132,21 @@ class Piece:
 
 
 def _merge_tiny(lines: Lines, pieces: Sequence[Piece], tokens: int) -> list[Piece]:
-    """Join tiny pieces (a lone call, a class line) to the piece before or after them under the same heading."""
+    """Join tiny pieces (a lone call, a class line) to the piece before or after them under the same heading.
+
+    What opens others is with these.
+    """
     merged_pieces: list[Piece] = []
-    for piece in pieces:
-        if merged_pieces and (merged_piece := _try_merge(lines, merged_pieces[-1], piece, tokens)):
+    for piece, following in zip_longest(pieces, pieces[1:]):
+        opens = following is not None and _is_ancestor(piece, following)
+        if merged_pieces and (merged_piece := _try_merge(lines, merged_pieces[-1], piece, tokens, opens=opens)):
             merged_pieces[-1] = merged_piece
         else:
             merged_pieces.append(piece)
     return merged_pieces
 
 
-def _try_merge(lines: Lines, left: Piece, right: Piece, tokens: int) -> Piece | None:
+def _try_merge(lines: Lines, left: Piece, right: Piece, tokens: int, *, opens: bool) -> Piece | None:
     left_size = lines.size(left.span.start, left.span.end)
     right_size = lines.size(right.span.start, right.span.end)
     depth = min(len(left.path), len(right.path)) - (left.path[:-1] == right.path[:-1])
@@ -150,6 +154,7 @@ def _try_merge(lines: Lines, left: Piece, right: Piece, tokens: int) -> Piece | 
         min(left_size, right_size) >= tokens * MIN_FRACTION
         or left_size + right_size > tokens * HARD_MAX
         or left.path[:depth] != right.path[:depth]
+        or (opens and right_size < left_size and not _is_ancestor(left, right))
     ):
         return None
     return Piece(LineRange(left.span.start, right.span.end), left.path if left_size > right_size else right.path)
@@ -179,7 +184,7 @@ def _group_small(lines: Lines, sections: Sequence[Section], tokens: int) -> list
     return groups
 
 
-def _is_ancestor(section: Section, other: Section) -> bool:
+def _is_ancestor(section: Section | Piece, other: Section | Piece) -> bool:
     return len(section.path) < len(other.path) and other.path[: len(section.path)] == section.path
 
 

@@ -65,6 +65,7 @@ def test_tables_quotations_tabs_and_definitions() -> None:
     assert write_markdown([table]) == "| Key | Value |\n|---|---|\n| a\\|b | 1; 2 |\n| c |  |"
     warning = Block("admonition", "Warning", (paragraph("Stop."), Block("code", "x")))
     assert write_markdown([warning]) == "> **Warning**\n>\n> Stop.\n>\n> ```\n> x\n> ```"
+    assert write_markdown([Block("quote", "", (paragraph("One\nTwo"),))]) == "> One  \n> Two"
     assert write_markdown([Block("tab", "npm", (Block("code", "npm i"),))]) == "**npm**\n\n```\nnpm i\n```"
     assert write_markdown([Block("definition", "`--all`", (paragraph("Everything."),))]) == "**`--all`**: Everything."
     assert write_markdown([Block("definition", "**All**", (paragraph("Everything."),))]) == "**All**: Everything."
@@ -78,3 +79,10 @@ def test_a_term_that_ends_itself_gets_no_colon() -> None:
     for term, expected in terms.items():
         assert write_markdown([Block("definition", term, (paragraph("x"),))]) == expected
     assert write_markdown([Block("definition", "From:", (Block("code", "x"),))]) == "**From:**\n\n```\nx\n```"
+
+
+def test_links_in_a_row_are_about_nothing_else() -> None:
+    row = ("[A](https://a.example)", "[B](https://b.example)")
+    assert write_markdown([Block("table", rows=(row, ("Name", row[1])))]) == (
+        "- [A](https://a.example); [B](https://b.example)\n- Name: [B](https://b.example)"
+    )

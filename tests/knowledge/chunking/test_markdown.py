@@ -83,6 +83,13 @@ def test_small_siblings_are_joined_under_both_names() -> None:
     assert results == ["Log", "Log > Added / Fixed", "Other"]
 
 
+def test_what_opens_subsections_is_with_them() -> None:
+    text = f"# Log\n\n## 1.1\n\n{WORDS}\n\n- b {WORDS}\n\n## 1.0\n\n_May 1_\n\n### General\n\n{WORDS}\n\n- a {WORDS}"
+    pieces = markdown(text)
+    assert [piece.title for piece in pieces if "May 1" in piece.text] == ["Log > 1.0 > General"]
+    assert not any("## 1.0" in piece.text for piece in pieces if "1.1" in piece.title)
+
+
 def test_a_heading_without_a_body_opens_its_first_subsection() -> None:
     chunks = markdown(f"# Guide\n\n## Part\n\n### First\n{WORDS}\n### Second\n{WORDS}")
     assert titles(chunks) == ["Guide > Part > First", "Guide > Part > Second"]
