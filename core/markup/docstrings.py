@@ -44,7 +44,7 @@ def translate_docstring(text: str) -> str:
     """Return a docstring as Markdown in which all code has fences, so that what is indented is prose.
 
     >>> translate_docstring("Call :func:`run`.\\n\\n:param host: Where to.")
-    'Call `run`.\\n\\n\\n`host`: Where to.'
+    'Call `run()`.\\n\\n\\n`host`: Where to.'
     """
     return "\n".join(_translate(text.replace("\t", "    ").split("\n"), 0))
 

@@ -1,15 +1,17 @@
-"""The front matter of a document: what stands between two marks above it, and the title and description in it."""
+"""The front matter of a document: what stands between two marks above it, and the title and more in it."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from itertools import takewhile
+from itertools import dropwhile, islice, takewhile
 
 _FRONT_KEY = re.compile(r"[A-Za-z_][\w -]*+[ \t]*+[:=]|#")
 # Hugo reads keys in any case.
 _FRONT_TITLE = re.compile(r"title[ \t]*[:=][ \t]*(.*)", re.IGNORECASE)
 _DESCRIPTION = re.compile(r"description[ \t]*[:=][ \t]*(.*)", re.IGNORECASE)
+_SUBSTITUTIONS = re.compile(r"[ \t]*substitutions:[ \t]*$")
+_SUBSTITUTION = re.compile(r"[ \t]+([\w.-]{1,80}):[ \t]+(\S[^\n]{0,1000})$")
 _YAML_BLOCKS = frozenset((">", ">-", ">+", "|", "|-", "|+"))
 _YAML_KEY = re.compile(r"[ \t]+(?:[\w-]+:(?:[ \t]|$)|- )")
 
@@ -25,6 +27,23 @@ def read_description(text: str) -> str:
     end = read_front_matter(lines)[0] - 1
     found = ((number, match) for number, line in enumerate(lines[:end], 1) if (match := _DESCRIPTION.match(line)))
     return next((_join_title(match[1].strip(), lines[number:end]) for number, match in found), "")
+
+
+def read_substitutions(text: str) -> dict[str, str]:
+    """Return the values of MyST that the front matter of a document has, of one line, by what begins their use.
+
+    >>> read_substitutions("---\\nmyst:\\n  substitutions:\\n    big: '<b>Big</b>'\\n---\\n{{ big }}")
+    {'{{big': '<b>Big</b>'}
+    """
+    lines = text.split("\n")
+    below = dropwhile(lambda line: not _SUBSTITUTIONS.match(line), lines[: read_front_matter(lines)[0] - 1])
+    values: dict[str, str] = {}
+    for line in islice(below, 1, None):
+        value = _SUBSTITUTION.match(line)
+        if value is None:
+            break
+        values[f"{{{{{value[1]}"] = value[2].strip().strip("\"'")
+    return values
 
 
 def read_front_matter(lines: list[str]) -> tuple[int, str, int]:

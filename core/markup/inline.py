@@ -40,9 +40,12 @@ _OBJECT_ROLES = re.compile(r"func|class|meth|mod|attr|exc|data|obj|const|functio
 _CODE_ROLES = re.compile(
     rf"{_OBJECT_ROLES.pattern}|option|envvar|file|command|setting|signal|reqmeta|program|code|samp|kbd|guilabel"
 )
+# What Sphinx shows with brackets.
+CALLABLE_ROLES = ("func", "meth")
 # Of which only the last part is shown; others begin the path of a file.
 SHORT_NAME = re.compile(r"~[\w@.]")
-_EMPTY_BRACKETS = re.compile(r"[ ]?\([ ]?\)")
+# Right behind a name they are a call.
+_EMPTY_BRACKETS = re.compile(r"(?:[ ]|(?<![A-Za-z0-9_]))\([ ]?\)")
 _ICON_ROLES = re.compile(r"octicon|fa|fa[bsr]|material-\w+|bi|iconify")
 WEB = ("http://", "https://")
 # What Sphinx, and sphinx-issues, set before a number.
@@ -450,7 +453,7 @@ def to_title(text: str) -> str:
     """Return a heading of MyST as the plain title that references show.
 
     >>> to_title("Speed up {func}`~a.solve` and `x`")
-    'Speed up solve and x'
+    'Speed up solve() and x'
     """
     return to_plain(_ROLE.sub(write_role, text))
 
@@ -496,7 +499,8 @@ def write_role(match: re.Match[str], labels: Mapping[str, str] = MappingProxyTyp
     if not match[1]:
         return match[0]
     role = match[1].rpartition(":")[2]
-    name = _TARGET.sub("", " ".join(match[2].split()))
+    content = " ".join(match[2].split())
+    name = _TARGET.sub("", content)
     if _ICON_ROLES.fullmatch(role):
         return ""
     if role in _REFERENCE_ROLES:
@@ -505,6 +509,8 @@ def write_role(match: re.Match[str], labels: Mapping[str, str] = MappingProxyTyp
         name = name.removeprefix(".")
     if role == "math" and is_formula(name):
         return write_code(name)
+    if role in CALLABLE_ROLES and content.endswith(name) and not name.endswith(")"):
+        name += "()"
     if _CODE_ROLES.fullmatch(role):
         return f"`{name[1:].rpartition('.')[2] if SHORT_NAME.match(name) else name.lstrip('!')}`"
     name = move_signs(name, role)

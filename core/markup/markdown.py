@@ -18,7 +18,7 @@ from core.markup.block_parser import make_parser
 from core.markup.collector import ADMONITIONS, VERSIONS, BlockCollector, make_item
 from core.markup.components import read_source
 from core.markup.document import Block, BlockKind, to_plain
-from core.markup.front_matter import read_description
+from core.markup.front_matter import read_description, read_substitutions
 from core.markup.hidden_code import fill_snippets, show_rust, strip_hidden, strip_twoslash
 from core.markup.inline import (
     clean_inline,
@@ -148,7 +148,7 @@ def read_markdown(
     kernel = _KERNEL.search(text[:MAX_HEAD_CHARS])
     parser = make_parser(body, has_indented_code=has_indented_code)
     reader = _Reader(parser, read_rst, kernel[1].lower() if kernel else "")
-    blocks = reader.read_document(source.lines, source.numbers, names)
+    blocks = reader.read_document(source.lines, source.numbers, {**names, **read_substitutions(text)})
     if all(block.kind == "definition" for block in blocks) and (description := read_description(text)):
         # A page that shows what other files say, as of an API, has nothing else to be found by.
         blocks = (*reader.read([description], [source.title_line or 1]), *blocks)

@@ -6,7 +6,6 @@ What a document includes was put into its place before (`includes.py`).
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -16,6 +15,7 @@ from core.markup.front_matter import read_front_matter
 from core.markup.inline import join_lines
 from core.markup.tables import join_texts
 from core.markup.writer import MAX_HEADING_LEVEL
+from knowledge.formats.asciidoc_code import make_code
 from knowledge.formats.asciidoc_inline import (
     MAX_VALUE_CHARS,
     renew_marks,
@@ -61,12 +61,7 @@ _ITEM = re.compile(
 _LIST_START = re.compile(r"[1-9]\d{0,8}")
 _TERM = re.compile(r"[ \t]*(\S.*?|\S)(:{2,4}|;;)(?:[ \t]+(.*))?$")
 _QUOTATION_MARK = re.compile(r"^>[ ]?")
-_CHECKBOX = re.compile(r"\[[ x*]\][ \t]+")
-_CALLOUT = re.compile(
-    r"(?<![ \t])(?:[ \t]*+(?:(?://|#|(?<!-)--|;;)[ \t]*+)?(?<!\\)(?:<(?:\d{1,3}|\.)>|<!--(?:\d{1,3}|\.)-->)){1,20}"
-    r"[ \t]*$"
-)
-_ESCAPED_CALLOUT = re.compile(r"\\(?=<(?:\d{1,3}|!--\d{1,3}--)>[ \t]*$)")
+_CHECKED = re.compile(r"\[[x*]\](?=[ \t])")
 _AUTHOR = re.compile(
     r"(?:[\w.'’-]+(?: [\w.'’-]+){0,3}(?: <[^<>]*>)?(?:;.*)?|(?:[^<>\n]{1,100}<[^<>@\s]{1,100}@[^<>\s]{1,100}>){1,9}"
     r"|:.*)$"
@@ -270,7 +265,7 @@ class _Reader:
     def _read_inside(self, lines: Sequence[Line]) -> list[Block]:
         """Return the blocks of lines within a block. Where these are too many, they are code as they are."""
         if self._depth >= _MAX_DEPTH:
-            return [_make_code(lines, "")] if lines else []
+            return [make_code(lines, "")] if lines else []
         return _Reader(lines, self._attributes, self._titles, self._depth + 1).read()
 
     def _take_delimited(self, delimiter: str) -> list[Line]:
@@ -291,7 +286,7 @@ class _Reader:
         last_line = self._lines[self._number - 1].number
         if mark[0] in "/+" or style.name in _SILENT_STYLES:
             is_formula = mark[0] == "+" and style.name in ("stem", "latexmath", "asciimath")
-            return [*caption, _make_code(lines, "math")] if is_formula and lines else []
+            return [*caption, make_code(lines, "math")] if is_formula and lines else []
         if mark[0] in "|,:!" and mark[1] == "=":
             return [*caption, *self._read_table(lines, style, mark[0], first_line, last_line)]
         if style.name in _CODE_STYLES or language or mark[0] in ".`" or mark.startswith("----"):
@@ -328,7 +323,7 @@ class _Reader:
             lines = [line._replace(text=resolve_macros(line.text)) for line in lines]
         name = style.get_position(1) if style.name == "source" or not style.name else ""
         default = self._attributes.get("source-language", "") if style.name == "source" else ""
-        code = _make_code(lines, (name or style.options.get("language", "") or language or default).lower())
+        code = make_code(lines, (name or style.options.get("language", "") or language or default).lower())
         if style.options.get("role") in ("primary", "secondary") and caption:
             return [replace(caption[0], kind="tab", children=(code,), end_line=code.end_line)]
         return [*caption, code]
@@ -427,7 +422,7 @@ class _Reader:
         item = _ITEM.match(first_line.text)
         if item:
             self._number += 1
-            text = self._inline(self._take_item_text(_CHECKBOX.sub("", item[4], count=1)))
+            text = self._inline(self._take_item_text(_CHECKED.sub("[x]", item[4], count=1)))
             children = self._read_attached(markers)
         else:
             terms, text = self._take_terms(markers[-1])
@@ -583,10 +578,3 @@ def _read_style(text: str, style: _Style) -> None:
             # `[,yaml]` has nothing in the first one.
             style.positions += [""] * (number - len(style.positions))
             style.positions[number:] = [_QUOTED.sub(r"\2", part.strip())]
-
-
-def _make_code(lines: Sequence[Line], language: str) -> Block:
-    """Return code without the margin that all its lines share, and without the numbers that refer to the text."""
-    texts = [_ESCAPED_CALLOUT.sub("", _CALLOUT.sub("", line.text)).rstrip() for line in lines]
-    code = textwrap.dedent("\n".join(texts).expandtabs(4)).strip("\n")
-    return Block("code", code, language=language, start_line=lines[0].number, end_line=lines[-1].number)

@@ -17,7 +17,7 @@ from docutils.parsers.rst import Directive, Parser, directives, roles, states
 from docutils.parsers.rst.directives.tables import CSVTable
 from docutils.utils import new_document
 
-from core.markup.inline import NUMBER_ROLES, SHORT_NAME, is_formula, move_signs
+from core.markup.inline import CALLABLE_ROLES, NUMBER_ROLES, SHORT_NAME, is_formula, move_signs
 from knowledge.formats.rst_names import (
     ADMONITIONS,
     CODE_ROLES,
@@ -131,6 +131,12 @@ def _write_math(match: re.Match[str]) -> str:
     return f":math:`{' '.join(formula.split())}`" if formula and is_formula(formula) else match[0]
 
 
+def _read_object(role: str, name: str) -> str:
+    """Return the name of what is in code as Sphinx shows it, or another text as it stands."""
+    name = name.removeprefix(".") if role in OBJECT_ROLES else name
+    return f"{name}()" if role in CALLABLE_ROLES and name and not name.endswith(")") else name
+
+
 def _read_role(
     role: str, _source: str, text: str, _line: int, _inliner: Any, _options: Any = None, _content: Any = None
 ) -> tuple[list[Any], list[Any]]:
@@ -138,11 +144,9 @@ def _read_role(
     name = role.lower().rpartition(":")[2]
     content = nodes.unescape(text)
     target = _TARGET.fullmatch(content)
-    title = target[1].rstrip() if target else content.lstrip("!")
+    title = target[1].rstrip() if target else _read_object(name, content.lstrip("!"))
     if name.startswith("raw") or not content:
         return [], []
-    if name in OBJECT_ROLES:
-        title = title.removeprefix(".")
     tex = nodes.unescape(text, restore_backslashes=True)
     if name == "math" or (not name and _TEX.search(tex)):
         return [nodes.math("", tex)], []

@@ -29,7 +29,7 @@ def labels(text: str) -> list[tuple[str, str]]:
 @pytest.mark.parametrize(
     ("markup", "text"),
     [
-        ("See {ref}`the guide <guide>` and {func}`~click.echo`.", "See the guide and `echo`."),
+        ("See {ref}`the guide <guide>` and {func}`~click.echo`.", "See the guide and `echo()`."),
         ("Pass `[](int)` [](https://badge.example/x).", "Pass `[](int)` ."),
         ("Read [the page](page.md#top) or [the site](https://x.org).", "Read the page or [the site](https://x.org)."),
         ("A <b>bold</b> <kbd>Ctrl</kbd> word\\_here", "A bold `Ctrl` word\\_here"),
@@ -90,8 +90,8 @@ def labels(text: str) -> list[tuple[str, str]]:
         ("A <code>\\*args</code> and \\*this.", "A `*args` and \\*this."),
         ('<code class="x">**static** **of**(a): [B](/b)</code>', "`static of(a): B`"),
         ("<code>a.map { _.b } filter { _.c }</code>", "`a.map { _.b } filter { _.c }`"),
-        ("See {class}`~@Result`, {func}`~a.b` and {file}`~/.c`.", "See `@Result`, `b` and `~/.c`."),
-        ("See {class}`~.Result` and {meth}`~.a.b`.", "See `Result` and `b`."),
+        ("See {class}`~@Result`, {func}`~a.b` and {file}`~/.c`.", "See `@Result`, `b()` and `~/.c`."),
+        ("See {class}`~.Result` and {meth}`~.a.b`.", "See `Result` and `b()`."),
         ("See {ref}`other-part`, {doc}`/guide/first_steps`, [](#Run.stop).", "See other part, first steps, Run.stop."),
         ("A {class}`Viewer<napari.Viewer>` and {ref}`it <a>`.", "A `Viewer` and it."),
         ("Set {attr}`.Run.name` in {file}`.env`.", "Set `Run.name` in `.env`."),
@@ -1408,3 +1408,8 @@ def test_a_container_ends_where_its_first_line_is_repeated_below_its_text() -> N
         == "> **Tip**\n>\n> A.\n\n## B\n\n> **Note**\n>\n> C."
     )
     assert read(":::tip\nA.\n\n:::tip\nB.\n:::\n:::\nC.") == "> **Tip**\n>\n> A.\n>\n> > **Tip**\n> >\n> > B.\n\nC."
+
+
+def test_values_of_the_front_matter_are_filled_in() -> None:
+    page = "---\nmyst:\n  substitutions:\n    API: '<b>API change</b>'\n---\n\n{{ API }} in {func}`~a.run`"
+    assert write_markdown(read_markdown(page)) == "API change in `run()`"

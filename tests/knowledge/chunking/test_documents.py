@@ -378,7 +378,7 @@ Install it with `apt install backup`.
 
 Install it with `dnf install backup`.
 
-See Restore and restore or `backup.run`, with version.
+See Restore and restore or `backup.run()`, with version.
 
 ## Restore
 
