@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from itertools import dropwhile, islice, takewhile
 
 _FRONT_KEY = re.compile(r"[A-Za-z_][\w -]*+[ \t]*+[:=]|#")
+# All lines of YAML may be indented; by more, they are code between two rules.
+_INDENT = re.compile(r"[ ]{1,3}(?=\w)")
 # Hugo reads keys in any case.
 _FRONT_TITLE = re.compile(r"title[ \t]*[:=][ \t]*(.*)", re.IGNORECASE)
 _DESCRIPTION = re.compile(r"description[ \t]*[:=][ \t]*(.*)", re.IGNORECASE)
@@ -51,6 +53,8 @@ def read_front_matter(lines: list[str]) -> tuple[int, str, int]:
     # Hugo takes blank lines before it.
     start = next((number for number, line in enumerate(lines) if line.strip()), 0)
     fence = lines[start].rstrip()
+    if len(lines) > start + 1 and (indent := _INDENT.match(lines[start + 1])):
+        lines = [line.removeprefix(indent[0]) for line in lines]
     if fence not in ("---", "+++") or len(lines) < start + 3 or not _FRONT_KEY.match(lines[start + 1]):
         return 1, "", 0
     title = ""

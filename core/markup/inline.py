@@ -141,8 +141,9 @@ _PART_ATTRIBUTES = re.compile(
 )
 # What says to MkDocs how code in a line is coloured.
 _LANGUAGE = re.compile(r"^#!\w{1,30}[ ](?=\S)")
-# An escaped sign that would be markup without the escape.
+# An escaped sign that would be markup without the escape; a smaller-than sign only before a name.
 _ESCAPED = frozenset("*_`[]<\\~&")
+_NAME_START = re.compile(r"[A-Za-z/!?]")
 # What mdBook, Hugo and Sphinx set as a dash.
 _DASH = re.compile(r"(?<!-)---(?!-)")
 _WORDS = frozenset(("text", "code_inline", "strong_close", "em_close", "link_close"))
@@ -364,7 +365,8 @@ def _write(tokens: Sequence[Token], labels: Mapping[str, str]) -> str:
                 pieces[code_start:] = [write_code(code) for code in ["".join(pieces[code_start:])] if code.strip()]
         else:
             before = tokens[number - 1].markup if number else ""
-            pieces.append(_write_in_code(token) if open_code_tags else _write_token(token, before))
+            after = tokens[number + 1].content if number + 1 < len(tokens) else ""
+            pieces.append(_write_in_code(token) if open_code_tags else _write_token(token, before, after))
     return "".join(pieces)
 
 
@@ -408,10 +410,10 @@ def _write_in_code(token: Token) -> str:
     return token.content if token.type in _CODE_TEXTS else _write_token(token)
 
 
-def _write_token(token: Token, before: str = "") -> str:
+def _write_token(token: Token, before: str = "", after: str = "") -> str:
     """Return a token as Markdown; pictures, and marks of notes that stay apart, are no text.
 
-    `before` is the mark before it.
+    `before` is the mark before it, `after` the text behind it.
     """
     if before == "\\-" and token.content.startswith("--"):
         # Dashes below each other's escape are a line of AsciiDoc, and no long one.
@@ -423,7 +425,8 @@ def _write_token(token: Token, before: str = "") -> str:
     if token.type in ("text", "text_special"):
         # Of the names of characters, only this one would begin markup.
         signs = _ESCAPED if token.info == "escape" else "<"
-        is_escaped = token.type == "text_special" and token.content in signs
+        is_mark = token.content in signs and (token.content != "<" or _NAME_START.match(after))
+        is_escaped = token.type == "text_special" and is_mark
         return f"\\{token.content}" if is_escaped else _DASH.sub("—", token.content.replace("\u00a0", " "))
     if token.type in _SIGNS:
         return token.markup

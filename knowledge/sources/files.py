@@ -37,6 +37,8 @@ from knowledge.sources.common.file_facts import UNSETTLED, FileFacts, FileState,
 
 # So many files of a large folder are read first, and answered from while the others are listed.
 BEGINNING_FILES = 200
+# The folders in `data_dir` that hold what sources have read.
+KEPT_KINDS = ("web", "forge", "git", "own", "standing")
 
 
 class FilesFolder:
@@ -54,7 +56,7 @@ class FilesFolder:
         self._facts_file = open_file_facts(name, settings, data_dir)
         self._settings = settings
         self._path = settings.path.expanduser()
-        self._path_filter = PathFilter(name, settings)
+        self._path_filter = PathFilter(name, settings, self._find_own_folders(data_dir.expanduser().resolve()))
         self._names = Names({})
 
     async def listing(self) -> Listing:
@@ -87,6 +89,12 @@ class FilesFolder:
                 names = await asyncio.to_thread(self._names.find, path, kind, references)
                 url = fill_template(self._settings.link, path)
                 yield Document(path, text, kind, "", url, unreadable_reason=reason, lines=expansion.lines, names=names)
+
+    def _find_own_folders(self, data_dir: Path) -> list[str]:
+        """Return those folders below the path that are ours: what other sources have read is there as text."""
+        root = self._path.resolve()
+        folders = [data_dir, *(data_dir / kind for kind in KEPT_KINDS)]
+        return [folder.relative_to(root).as_posix() for folder in folders if folder.is_relative_to(root)]
 
     @contextmanager
     def _name_folder(self) -> Iterator[None]:

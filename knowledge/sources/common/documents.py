@@ -40,6 +40,8 @@ _GENERATED = (
     "*-lock.json",
     "*-lock.yaml",
     "npm-shrinkwrap.json",
+    # What KIMAs is configured with tells of closed sources.
+    "kimas.yaml",
     "go.sum",
     "*.snap",
     "*.generated.*",
@@ -124,13 +126,13 @@ def fill_template(template: str, path: str, commit: str = "") -> str:
 
 def derive_template(remote: str) -> str:
     """Return the link template for a repository on a known kind of host, or an empty string."""
-    host, path = _split_remote(remote)
+    host, path = split_remote(remote)
     path = path.strip("/").removesuffix(".git")
     template = next((template for word, template in _LINK_TEMPLATES if word in host), "")
     return f"https://{host}/{quote(path, safe='/')}{template}" if template and "/" in path else ""
 
 
-def _split_remote(remote: str) -> tuple[str, str]:
+def split_remote(remote: str) -> tuple[str, str]:
     """Return the web host (without credentials and SSH ports) and the path of a remote address."""
     if "://" not in remote:
         match = _SCP_ADDRESS.fullmatch(remote)
@@ -194,9 +196,13 @@ class PathGlobs:
 
 
 class PathFilter:
-    """The globs of one source, ready to judge paths. Raises `SourceError` for a glob that git would not understand."""
+    """The globs of one source, ready to judge paths; folders that are `left_out` are never entered.
 
-    def __init__(self, name: str, settings: DocumentSource) -> None:
+    Raises `SourceError` for a glob that git would not understand.
+    """
+
+    def __init__(self, name: str, settings: DocumentSource, left_out: Collection[str] = ()) -> None:
+        self._left_out = left_out
         self._globs = PathGlobs(name, settings.include, settings.exclude)
         self._has_negation = any(pattern.startswith("!") for pattern in settings.exclude)
         uses_defaults = not settings.include
@@ -216,7 +222,8 @@ class PathFilter:
         """Return whether a folder can hold paths that are taken. After a `!` glob, any excluded folder may."""
         if folder not in self._entered:
             is_excluded = not self._has_negation and self._globs.excludes(folder + "/")
-            self._entered[folder] = not (is_excluded or self._generated.match_file(folder + "/"))
+            is_left_out = is_excluded or folder in self._left_out or self._generated.match_file(folder + "/")
+            self._entered[folder] = not is_left_out
         return self._entered[folder]
 
     def matches(self, path: str) -> bool:

@@ -29,6 +29,7 @@ from tests.support.peers.discourse import DiscoursePeer, Entry, Topic
 from tests.support.peers.service import TOKEN
 
 PROJECT = {"kind": "github", "repository": "example/project"}
+WIKI = {"kind": "own", "plugin": "confluence", "token": {"env": "WIKI"}}
 
 
 def git(folder: Path, *arguments: str) -> None:
@@ -453,16 +454,47 @@ async def test_passages_that_keep_the_daemon_from_starting_are_an_error(
         ({"path": "all", "audience": "owners"}, {"path": "all/team"}, False),
         ({"path": "all", "audience": "telegram"}, {"path": "all/team"}, True),
         ({"kind": "website", "url": "https://a.example"}, {"kind": "website", "url": "https://a.example/team/"}, True),
+        # A crawl comes to the whole host, wherever it begins.
         (
-            {"kind": "website", "url": "https://a.example/te"},
-            {"kind": "website", "url": "https://a.example/team"},
+            {"kind": "website", "url": "https://a.example/handbook/"},
+            {"kind": "website", "url": "http://A.example:80/team/"},
+            True,
+        ),
+        (
+            {"kind": "website", "url": "https://a.example/handbook/", "exclude": ["/team/"]},
+            {"kind": "website", "url": "https://a.example/team/"},
             False,
         ),
+        (
+            {"kind": "website", "url": "https://a.example/", "include": ["/handbook/**"]},
+            {"kind": "website", "url": "https://a.example/", "include": ["/team/**", "/rules/**"]},
+            False,
+        ),
+        (
+            {"kind": "website", "url": "https://a.example/", "include": ["/handbook/**", "*.pdf"]},
+            {"kind": "website", "url": "https://a.example/team/"},
+            True,
+        ),
+        ({"kind": "website", "url": "https://a.example/"}, {"kind": "website", "url": "https://b.example/"}, False),
+        ({"kind": "website", "url": "https://a.example/"}, {"kind": "feed", "url": "https://a.example/team.xml"}, True),
         (
             {"kind": "git", "url": "https://a.example/all.git"},
             {"kind": "git", "url": "https://a.example/all", "include": ["team/"]},
             True,
         ),
+        (
+            {"kind": "git", "url": "https://a.example/all", "exclude": ["team/"]},
+            {"kind": "git", "url": "https://a.example/all", "include": ["team/"]},
+            False,
+        ),
+        ({"kind": "git", "url": "git@a.example:t/all.git"}, {"kind": "git", "url": "https://A.example/t/all"}, True),
+        ({"kind": "git", "url": "git@a.example:t/all.git"}, {"kind": "git", "url": "https://a.example/t/other"}, False),
+        ({**WIKI, "options": {"spaces": ["A", "B"]}}, {**WIKI, "options": {"spaces": ["B"]}}, True),
+        ({**WIKI, "options": {"spaces": ["A"]}}, {**WIKI, "options": {"spaces": ["B"]}}, False),
+        (WIKI, {**WIKI, "options": {"spaces": ["B"]}}, True),
+        (WIKI, {**WIKI, "plugin": "other"}, False),
+        (WIKI, WIKI, True),
+        (WIKI, {**WIKI, "token": {"env": "OTHER"}}, False),
         (PROJECT, {**PROJECT, "repository": "Example/Project", "labels": ["internal"]}, True),
         ({**PROJECT, "exclude_labels": ["internal"]}, {**PROJECT, "labels": ["internal"]}, False),
         (PROJECT, {**PROJECT, "repository": "example/other"}, False),
@@ -484,6 +516,21 @@ def test_a_closed_folder_within_an_open_one_is_found(
     found = list(find_exposed(Settings.model_validate({"sources": sources, "agents": agents, "telegram": telegram})))
     assert [path for path, _ in found] == (["sources.closed.audience"] if is_exposed else [])
     assert all("sources.open reads" in text for _, text in found)
+
+
+@pytest.mark.parametrize(("changes", "is_read"), [({}, True), ({"exclude": ["keys/"]}, False)])
+async def test_a_secret_that_a_source_reads_is_found(tmp_path: Path, changes: dict[str, Any], is_read: bool) -> None:
+    file = tmp_path / "docs" / "keys" / "forum.txt"
+    file.parent.mkdir(parents=True)
+    file.write_text(TOKEN, "utf-8")
+    options = {"url": "https://forum.example"}
+    sources = {
+        "forum": {"kind": "own", "plugin": "discourse", "token": {"file": str(file)}, "options": options},
+        "docs": {"kind": "files", "path": str(tmp_path / "docs"), **changes},
+    }
+    found = await check(settings(tmp_path, sources=sources), live=False)
+    warned = [item.subject for item in found if item.level == "warning" and item.text.startswith("sources.docs reads")]
+    assert warned == ["sources.forum.token"] * is_read
 
 
 async def test_a_connector_says_what_its_token_may_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

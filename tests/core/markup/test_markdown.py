@@ -38,6 +38,7 @@ def labels(text: str) -> list[tuple[str, str]]:
         ("[![build](build.svg)](https://ci.org/tarn) Tarn is small.", "Tarn is small."),
         ("Keep **bold**, *this* and ~~that~~.", "Keep **bold**, *this* and ~~that~~."),
         ("Write &lt;div&gt; &amp; \\<b>.", "Write \\<div> & \\<b>."),
+        ("Names \\<-> numbers, 1 &lt; 2, \\<**a**", "Names <-> numbers, 1 < 2, <**a**"),
         ("Kon\u00adfi\u00adgu\u00adra\u00adtion", "Konfiguration"),
         (
             "See [the wiki][wiki] or [wiki].\n\n[wiki]: https://w.org",
@@ -311,7 +312,10 @@ def test_what_only_looks_like_a_tag_is_text(text: str, expected: str) -> None:
     assert read(text) == expected
 
 
-@pytest.mark.parametrize("front_matter", ["---\ntitle: 'Guide'\ntags: [a]\n---", '+++\ntitle = "Guide"\n+++'])
+@pytest.mark.parametrize(
+    "front_matter",
+    ["---\n title: Guide\n tags: [a]\n---", "---\ntitle: 'Guide'\ntags: [a]\n---", '+++\ntitle = "Guide"\n+++'],
+)
 def test_front_matter_gives_the_heading_where_there_is_none(front_matter: str) -> None:
     assert kinds(f"{front_matter}\n\nText.") == [("heading", "Guide"), ("paragraph", "Text.")]
     assert kinds(f"\n{front_matter}\n\n# Own\n\nText.")[0] == ("heading", "Own")
@@ -630,7 +634,7 @@ def test_mdx_is_read_without_its_script() -> None:
         ('{{< gallery match="a/*"\n    order="desc"\n    last="yes" >}}\n\nText.', "Text."),
         ('A.\n\n{% include "a.html"\n   with="b" %}\n\nText.', "A.\n\nText."),
         ('{{% alert title="Mind"\n  color="red" %}}\nStop.\n{{% /alert %}}\n', "> **Mind**\n>\n> Stop."),
-        ('<A>\n\t- <Badge text="One < 2" />\n\t- <Badge text="Two" />\n</A>', "- One \\< 2\n- Two"),
+        ('<A>\n\t- <Badge text="One < 2" />\n\t- <Badge text="Two" />\n</A>', "- One < 2\n- Two"),
         ("One---two --- <b>three</b> `a---b` ---- --c", "One—two — three `a---b` ---- --c"),
         (
             '```mdx-code-block\n<Tabs>\n<TabItem value="Go">\n```\n\n```go\na()\n```\n\n'
@@ -1004,6 +1008,10 @@ def test_what_stands_between_dollars_is_a_formula(formula: str, is_code: bool) -
 )
 def test_what_twoslash_cuts_off_is_not_shown(code: str, shown: str) -> None:
     assert read(f"```ts twoslash\n{code}\n```") == f"```ts\n{shown}\n```"
+
+
+def test_a_question_to_twoslash_is_not_shown_in_code_that_it_does_not_check() -> None:
+    assert read("```ts\nlet x = 1;\n//  ^?\nx; // ^? no\n```") == "```ts\nlet x = 1;\nx; // ^? no\n```"
 
 
 def test_what_twoslash_reads_stands_elsewhere() -> None:

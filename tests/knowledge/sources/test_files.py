@@ -165,6 +165,20 @@ async def test_an_include_glob_can_name_what_is_otherwise_skipped(tmp_path: Path
     }
 
 
+@pytest.mark.parametrize("data_dir", ["data", "."])
+async def test_what_we_keep_ourselves_is_no_document(tmp_path: Path, data_dir: str) -> None:
+    """The texts of other sources lie there, and the configuration names closed ones."""
+    kept = tmp_path / data_dir / "web" / "closed" / "texts"
+    kept.mkdir(parents=True)
+    (kept / "1.md").write_text("# Closed\n", "utf-8")
+    (tmp_path / "page.md").write_text("# Open\n\n```{include} web/closed/texts/1.md\n```\n", "utf-8")
+    (tmp_path / "kimas.yaml").write_text("sources: {}\n", "utf-8")
+    (tmp_path / "link.md").symlink_to(kept / "1.md")
+    documents = await read(open_source("docs", FilesSource(kind="files", path=tmp_path), tmp_path / data_dir))
+    assert list(documents) == ["page.md"]
+    assert "Closed" not in documents["page.md"].text
+
+
 async def test_links_are_taken_once_and_never_lead_outside(tmp_path: Path) -> None:
     root = tmp_path / "root"
     fill(root, "a.md", "..data/config.md", "sub/b.md")
