@@ -56,6 +56,7 @@ def show_attributes(attributes: str) -> dict[str, str]:
         "text": next((values[name] for name in _TEXTS if values.get(name)), ""),
         "type": values.get("type") or values.get("style", ""),
         "items": "|".join(_STRING.findall(values.get("items", ""))),
+        "href": values.get("href", ""),
         "end": "1" if attributes.endswith("/>") else "",
     }
 

@@ -176,6 +176,7 @@ class BlockCollector:
         elif tag != "p" and len(self._frames) < _MAX_FRAMES:
             label = escape_tags(attributes.get("title") or attributes.get("label", ""))
             description = escape_tags(attributes.get("text", ""))
+            label = write_link(label, attributes.get("href", "")) if tag in _CARDS else label
             frame = _Frame(tag, label=label, start_line=self._line)
             frame.kind, frame.level = _get_kind(tag, label, tag not in HTML_TAGS or "label" in attributes)
             frame.labels = attributes["items"].split("|") if "items" in attributes else []

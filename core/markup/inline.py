@@ -489,7 +489,7 @@ def _name_target(address: str, labels: Mapping[str, str]) -> str:
 def write_link(text: str, address: str) -> str:
     """Return a link to the web; what else leads somewhere, or to data in its address, is its text alone."""
     name = text.strip()
-    if not address.startswith(WEB) or not name or len(address) > MAX_ADDRESS_CHARS:
+    if not address.startswith(WEB) or not name or len(address) > MAX_ADDRESS_CHARS or address.split() != [address]:
         return text
     return address if name == address else f"[{name}]({address})"
 

@@ -1421,3 +1421,14 @@ def test_a_container_ends_where_its_first_line_is_repeated_below_its_text() -> N
 def test_values_of_the_front_matter_are_filled_in() -> None:
     page = "---\nmyst:\n  substitutions:\n    API: '<b>API change</b>'\n---\n\n{{ API }} in {func}`~a.run`"
     assert write_markdown(read_markdown(page)) == "API change in `run()`"
+
+
+def test_a_card_that_leads_to_another_site_is_a_link() -> None:
+    cards = [
+        "import x from 'x';\n\n# Next\n",
+        '<Card title="Tool" href="https://a.org/b">How.</Card>',
+        '<Card title="Page" href="/b">How.</Card>',
+        '<Card title="Blank" href="https://a.org/ b" />',
+    ]
+    written = write_markdown(read_markdown("\n\n".join(cards), is_mdx=True))
+    assert written == "# Next\n\n**[Tool](https://a.org/b)**: How.\n\n**Page**: How.\n\n**Blank**"
