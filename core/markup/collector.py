@@ -308,7 +308,8 @@ def _close_blocks(frame: _Frame, parent: _Frame) -> list[Block]:
         block = Block("definition", parent.label, children)
     elif kind in ("tab", "admonition", "definition") and frame.label:
         block = Block(kind, frame.label, children)
-    elif kind == "quote" and children:
+    elif kind in ("quote", "admonition") and children:
+        # A box without a title.
         block = Block("quote", children=children)
     return [block] if block else list(children)
 

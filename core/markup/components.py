@@ -165,7 +165,7 @@ class _Rewriter:
     _has_mixed: bool = False
     # The components that were opened within a line.
     _inline_names: Counter[str] = field(default_factory=Counter)
-    # Of the tabs of Docusaurus that were opened last: their labels by their names.
+    # Of the tabs that were opened last: their labels by their names.
     _tab_labels: dict[str, str] = field(default_factory=dict)
 
     def run(self) -> None:
@@ -308,11 +308,12 @@ class _Rewriter:
         """Emit a component with what its attributes hold: a table, or its items, each as a card."""
         bare, objects = strip_objects(attributes)
         shown = show_attributes(bare)
-        if name == "TabItem":
+        if name in ("Tab", "TabItem"):
             shown["title"] = self._tab_labels.get(shown["title"], shown["title"])
         elif name == "Tabs":
             values = [read_attributes(text) for _, text in objects]
-            self._tab_labels = {each.get("value", ""): each.get("label", "") for each in values}
+            items = {item.lower(): item for item in shown["items"].split("|")}
+            self._tab_labels = {each.get("value", ""): each.get("label", "") for each in values} | items
             objects = []
         self._emit_tag(position, name, is_closing, shown)
         self._emit_table(find_rows(attributes))

@@ -199,9 +199,10 @@ def _make_title_path(group: Sequence[Section]) -> tuple[str, ...]:
     depth = min(len(section.path) for section in group)
     if any(section.path[:depth] != group[0].path[:depth] for section in group):
         depth -= 1
-    # A name may cover several already.
-    paths = [section.path for section in group if len(section.path) > depth]
-    names = list(dict.fromkeys(name for path in paths for name in path[depth].split(" / ")))
+    all_names = dict.fromkeys(section.path[depth] for section in group if len(section.path) > depth)
+    # A name may cover several already, or be a heading with a slash.
+    covered = {part for name in all_names if " / " in name for part in name.split(" / ")}
+    names = [name for name in all_names if name not in covered]
     visible_count = len(names)
     while visible_count > 1 and len(" / ".join(names[:visible_count])) > MAX_TITLE_LENGTH:
         visible_count -= 1

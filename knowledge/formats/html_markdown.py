@@ -13,6 +13,7 @@ from core.markup.document import Block, BlockKind
 from core.markup.tables import join_texts
 from core.markup.writer import write_markdown
 from knowledge.formats.inline import escape, make_code
+from knowledge.formats.languages import is_language
 
 HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _BLOCK_TAGS = (
@@ -371,8 +372,9 @@ def _find_language(element: Any) -> str:
     for holder in chain(inner, (element,), islice(outer, MAX_LANGUAGE_DEPTH)):
         name = (holder.get("data-language") or holder.get("data-lang") or "").lower()
         if not _LANGUAGE_NAME.fullmatch(name):
-            match = _LANGUAGE.search(holder.get("class", "").lower())
-            name = match[1] if match else ""
+            classes = holder.get("class", "").lower()
+            match = _LANGUAGE.search(classes)
+            name = match[1] if match else classes if holder.tag == "code" and is_language(classes) else ""
         if name:
             return "" if name in NO_LANGUAGES else name
     return ""

@@ -16,6 +16,13 @@ _NAMES = {
     "py": "python", "rb": "ruby", "rs": "rust", "scala": "scala", "sh": "bash", "sql": "sql", "swift": "swift",
     "toml": "toml", "ts": "typescript", "tsx": "tsx", "xml": "xml", "yaml": "yaml", "yml": "yaml",
 }  # fmt: skip
+_OTHER_NAMES = "asciidoc console diff dockerfile groovy js markdown nginx perl plaintext r shell ts yml"
+_LANGUAGES = frozenset((*_NAMES.values(), *_OTHER_NAMES.split())) - {""}
+
+
+def is_language(name: str) -> bool:
+    """Return whether a word is the name of a language of code, as fences have it."""
+    return name in _LANGUAGES
 
 
 def get_language(path: str) -> str:

@@ -1432,3 +1432,10 @@ def test_a_card_that_leads_to_another_site_is_a_link() -> None:
     ]
     written = write_markdown(read_markdown("\n\n".join(cards), is_mdx=True))
     assert written == "# Next\n\n**[Tool](https://a.org/b)**: How.\n\n**Page**: How.\n\n**Blank**"
+
+
+def test_a_box_without_a_title_is_a_quotation_and_tabs_are_named_as_their_group_says() -> None:
+    box = "import x from 'x';\n\n<Callout>\n  Mind this.\n</Callout>\n\nMore."
+    assert write_markdown(read_markdown(box, is_mdx=True)) == "> Mind this.\n\nMore."
+    tabs = "<Tabs items={['Expo', 'FCM']}>\n<Tab value=\"fcm\">\n\nOne\n\n</Tab>\n</Tabs>"
+    assert write_markdown(read_markdown(tabs, is_mdx=True)) == "**FCM**\n\nOne"

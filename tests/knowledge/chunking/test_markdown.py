@@ -220,3 +220,10 @@ def test_a_file_of_mdx_is_read_as_such() -> None:
     text = "Wait:\n    ```py\n    a\n    ```"
     assert chunk(Document("a.mdx", text, "markdown"))[0].text == "Wait:\n\n```py\na\n```"
     assert chunk(Document("a.md", text, "markdown"))[0].text == "Wait: `py a `"
+
+
+def test_a_heading_with_a_slash_is_one_name_in_a_title() -> None:
+    names = ["Console of the program", "Python package of it all", "JavaScript package", "Python / JavaScript types"]
+    text = "# Log\n\n" + "\n\n".join(f"## {name}\n\nShort." for name in names)
+    titles = [passage.title for passage in chunk(Document("log.md", text, "markdown"), 200)]
+    assert titles == ["Log > Console of the program / Python package of it all / 2 more"]

@@ -108,6 +108,8 @@ def test_elements_become_markdown(html: str, expected: str) -> None:
         ('<table><tr><td><pre><span class="lnt">1\n2</span></pre></td><td><pre>a\nb</pre></td></tr></table>',
          "```\na\nb\n```"),
         ('<pre><pre><code class="language-rust">a</code></pre></pre>', "```rust\na\n```"),
+        ('<pre class="highlight"><code class="ruby">a</code></pre>', "```ruby\na\n```"),
+        ('<pre><code class="wide">a</code></pre>', "```\na\n```"),
         ('<div class="language-js"><span class="lang">js</span><pre>a</pre></div>', "```js\na\n```"),
         ('<div class="language-js"><p>JS</p><pre>a</pre><p>js</p></div>', "```js\na\n```\n\njs"),
     ],
