@@ -135,19 +135,20 @@ class Database:
         self, query: Select[*tuple[Any, ...]], values: Parameters = NO_PARAMETERS
     ) -> Sequence[Row[*tuple[Any, ...]]]:
         """Return all rows of a query with these values of its parameters."""
-        return await self._fetch(lambda connection: connection.execute(query, values).all())
+        return await self.read(lambda connection: connection.execute(query, values).all())
 
     async def fetch_first(
         self, query: Select[*tuple[Any, ...]], values: Parameters = NO_PARAMETERS
     ) -> Row[*tuple[Any, ...]] | None:
         """Return the first row of a query, or None."""
-        return await self._fetch(lambda connection: connection.execute(query, values).first())
+        return await self.read(lambda connection: connection.execute(query, values).first())
 
     async def fetch_value(self, query: Select[*tuple[Any, ...]], values: Parameters = NO_PARAMETERS) -> Any:
         """Return the first column of a query's first row, or None where there is no row."""
-        return await self._fetch(lambda connection: connection.scalar(query, values))
+        return await self.read(lambda connection: connection.scalar(query, values))
 
-    async def _fetch(self, read: Callable[[Connection], Result]) -> Result:
+    async def read(self, read: Callable[[Connection], Result]) -> Result:
+        """Run a function that reads with a connection of its own; return its result."""
         try:
             # Less than half of the work of an `AsyncConnection`, whose every step is a coroutine of its own.
             return await greenlet_spawn(self._read, read)

@@ -183,6 +183,8 @@ def interrupt(monkeypatch: pytest.MonkeyPatch, interruptions: Interruptions) -> 
     """Let the journal, searches and commands be interrupted, where a message asked for them."""
     for owner, name in ((Database, "connect"), (Database, "transaction")):
         monkeypatch.setattr(owner, name, _interrupt_block(getattr(owner, name), interruptions))
+    for name in ("read", "change"):
+        monkeypatch.setattr(Database, name, _interrupt_after(getattr(Database, name), interruptions))
     for function, point in ((KnowledgeLibrary.search, "search"), (CommandDispatcher.dispatch, "handler")):
         owner, _, name = function.__qualname__.partition(".")
         target = {"KnowledgeLibrary": KnowledgeLibrary, "CommandDispatcher": CommandDispatcher}[owner]
@@ -198,6 +200,16 @@ def _interrupt_block(open_block: Any, interruptions: Interruptions) -> Any:
             await interruptions.reach("journal")
 
     return opened
+
+
+def _interrupt_after(function: Any, interruptions: Interruptions) -> Any:
+    async def call(*arguments: Any) -> Any:
+        result = await function(*arguments)
+        if PLACE.get():
+            await interruptions.reach("journal")
+        return result
+
+    return call
 
 
 def _interrupt_call(function: Any, interruptions: Interruptions, point: str) -> Any:
