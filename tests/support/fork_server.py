@@ -1,8 +1,9 @@
-"""Forks of a process that has loaded `kimas`: `python -W error -m tests.support.fork_server DESCRIPTOR`.
+"""Forks of a process that has loaded `kimas`: `python -m tests.support.fork_server DESCRIPTOR DESCRIPTOR TESTS...`.
 
-The descriptor is a listening socket. Each connection to it is one start of `kimas`: it passes the files for input,
+The descriptors are listening sockets. Each connection to one is one start of `kimas`: it passes the files for input,
 output and errors, and a line with the rest as JSON; it gets the id of the process, and its exit code when it has ended.
-The server ends with the process that has started it.
+Who connects to the second one is a worker, and gets a fork that has loaded the tests as well. The server ends with the
+process that has started it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import asyncio
 import atexit
 import fcntl
 import importlib
+import io
 import json
 import os
 import pkgutil
@@ -21,7 +23,8 @@ import termios
 import threading
 import traceback
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
+from functools import partial
 from types import FrameType
 from typing import IO, NoReturn
 
@@ -42,8 +45,15 @@ LOOK_S = 5
 
 
 def main() -> None:
-    listener = socket.socket(fileno=int(sys.argv[1]))
+    listener, worker_listener = (socket.socket(fileno=int(descriptor)) for descriptor in sys.argv[1:3])
     load()
+    worker_server = os.fork()
+    if not worker_server:
+        listener.close()
+        load_tests(sys.argv[3:])
+        serve(worker_listener)
+    worker_listener.close()
+    signal.signal(signal.SIGTERM, partial(_end, worker_server))
     serve(listener)
 
 
@@ -64,6 +74,19 @@ def load() -> None:
     # The client of the example of a bridge to Matrix.
     importlib.import_module("nio")
     asyncio.run(load_model_client())
+
+
+def load_tests(places: Sequence[str]) -> None:
+    """Load the modules of tests as pytest does, but not the tests in them: each worker collects these anew."""
+    # What cannot be loaded, the workers report.
+    with redirect_stdout(io.StringIO()):
+        pytest.main(["--collect-only", "-p", "no:cacheprovider", *places], plugins=[_NoTests()])
+
+
+class _NoTests:
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_pycollect_makeitem(self) -> list[pytest.Item]:
+        return []
 
 
 async def load_model_client() -> None:
@@ -95,6 +118,14 @@ def serve(listener: socket.socket) -> NoReturn:
     os._exit(0)
 
 
+def _end(worker_server: int, number: int, frame: FrameType | None) -> NoReturn:
+    """End with the server of workers: who waits for this process learns what processor time both took."""
+    with suppress(OSError):
+        os.kill(worker_server, signal.SIGTERM)
+        os.waitpid(worker_server, 0)
+    os._exit(0)
+
+
 def _reap(number: int, frame: FrameType | None) -> None:
     """Collect the exit codes of the processes that looked after a connection."""
     with suppress(ChildProcessError):
@@ -104,7 +135,8 @@ def _reap(number: int, frame: FrameType | None) -> None:
 
 def _handle(connection: socket.socket) -> NoReturn:
     """Start one `kimas`; report its process id, and its exit code when it has ended."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for number in (signal.SIGCHLD, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
     _, descriptors, _, _ = socket.recv_fds(connection, 1, 3)
     with connection.makefile("r", encoding="utf-8") as lines:
         request = json.loads(lines.readline())

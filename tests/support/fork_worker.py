@@ -18,7 +18,7 @@ def main() -> None:
     # Ctrl-C reaches the worker as well, which ends in order.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.connect(os.environ["KIMAS_TEST_FORK_SERVER"])
+        connection.connect(os.environ["KIMAS_TEST_FORK_SERVER"] + "-workers")
         request = {
             "arguments": [],
             "folder": os.getcwd(),

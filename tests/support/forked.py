@@ -29,6 +29,8 @@ ROOT = Path(__file__).parents[2]
 MODULE = "bots.cli.main"
 # Where the workers of a run find the socket of the server: nowhere, if there is none.
 ADDRESS = "KIMAS_TEST_FORK_SERVER"
+# What is behind that in the address of the server of workers.
+WORKERS = "-workers"
 SERVER = pytest.StashKey[subprocess.Popen[bytes]]()
 
 
@@ -41,13 +43,17 @@ def start_server(config: pytest.Config) -> None:
     """Start the server, in the process that starts the workers. Until it has loaded everything, connections wait."""
     if not getattr(config.option, "numprocesses", None) or config.option.collectonly or hasattr(config, "workerinput"):
         return
-    folder = Path(tempfile.mkdtemp(prefix="kimas-forks-"))
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(folder / "socket"))
-        listener.listen(100)
-        command = [sys.executable, "-W", "error", "-m", "tests.support.fork_server", str(listener.fileno())]
-        config.stash[SERVER] = subprocess.Popen(command, cwd=ROOT, pass_fds=[listener.fileno()])
-    os.environ[ADDRESS] = str(folder / "socket")
+    address = str(Path(tempfile.mkdtemp(prefix="kimas-forks-")) / "socket")
+    with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as worker_listener:
+        listener.bind(address)
+        worker_listener.bind(address + WORKERS)
+        for each in (listener, worker_listener):
+            each.listen(100)
+        descriptors = [listener.fileno(), worker_listener.fileno()]
+        arguments = [*map(str, descriptors), *config.args]
+        command = [sys.executable, "-W", "error", "-m", "tests.support.fork_server", *arguments]
+        config.stash[SERVER] = subprocess.Popen(command, cwd=ROOT, pass_fds=descriptors)
+    os.environ[ADDRESS] = address
 
 
 def fork_workers(specs: Sequence[Any]) -> None:
