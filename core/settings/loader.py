@@ -157,7 +157,7 @@ class _Draft:
         if not separator or not all(path):
             self.errors.append((rank, 0, "--set: must be path.to.key=value"))
             return
-        is_text = any(key.is_text() and key.matches(path) for key in self.keys)
+        is_text = any(key.matches(path) and key.is_text() for key in self.keys)
         layer = _Layer(rank, Path.cwd(), lambda _: (0, "--set"))
         self.merge(_nest_value(path, text if is_text else parse_value(text)), layer)
 
@@ -193,7 +193,7 @@ class _Draft:
             path = (*parent, name)
             self.origins[path] = layer
             if isinstance(value, Mapping):
-                is_secret = any(key.is_secret() and key.matches(path) for key in self.keys)
+                is_secret = any(key.matches(path) and key.is_secret() for key in self.keys)
                 if is_secret or not isinstance(target.get(name), dict):
                     target[name] = {}
                 self.merge(value, layer, path)
@@ -239,7 +239,7 @@ class _Draft:
         if path[0] == "sources" and path[-1] == "url" and kind == "git":
             return value.startswith((".", "/", "~")) or (bool(value) and os.path.isdir(base / value))
         return bool(value) and any(
-            (key.is_path() and key.matches(path, kind)) or (key.is_path_mapping() and key.matches(path[:-1], kind))
+            (key.matches(path, kind) and key.is_path()) or (key.matches(path[:-1], kind) and key.is_path_mapping())
             for key in self.keys
         )
 
@@ -260,7 +260,7 @@ class _Draft:
         Files in the sections `unchecked_sections` may be missing.
         """
         for _, path, value in self.leaves():
-            is_secret = any(key.is_secret() and key.matches(path[:-1]) for key in self.keys)
+            is_secret = any(key.matches(path[:-1]) and key.is_secret() for key in self.keys)
             is_optional = is_secret and (not check_secrets or path[0] in unused_sections)
             if not isinstance(value, str) or is_optional or path[0] == "data_dir":
                 continue
