@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 import sys
 from collections import defaultdict
@@ -23,6 +24,7 @@ from knowledge.formats.page_layout import (
     make_paragraphs,
     split_notes,
 )
+from knowledge.formats.page_tables import Box, find_grids
 from knowledge.parsing.limits import FormatError, ParseLimits, map_parser_errors
 
 # A word that was divided at the end of a line.
@@ -38,13 +40,19 @@ MIN_PART_CHARS = 4
 MIN_REPEATS = 3
 MAX_PAGE_DIGITS = 6
 MAX_BOOKMARKS = 5_000
+# More are a drawing.
+MAX_OBJECTS = 5_000
 # How far from the corner of its page text may be, in points.
 MAX_PLACE = 100_000.0
 # What the library writes for a hyphen at the end of a line, and for the end of a line.
 _HYPHEN = 2
 _LINE_ENDS = (10, 13)
+# A sign beyond the first 65,536 is two.
+_FIRST_HALVES = range(0xD800, 0xDC00)
+_SECOND_HALVES = range(0xDC00, 0xE000)
 # How a page is turned to be read, by degrees: the left, bottom, right and top edge of a character.
-_TURNS: Mapping[int, Callable[[float, float, float, float], tuple[float, float, float, float]]] = {
+_Turn = Callable[[float, float, float, float], Box]
+_TURNS: Mapping[int, _Turn] = {
     0: lambda left, bottom, right, top: (left, bottom, right, top),
     90: lambda left, bottom, right, top: (bottom, -right, top, -left),
     180: lambda left, bottom, right, top: (-right, -top, -left, -bottom),
@@ -94,17 +102,28 @@ def _read_lines(document: Any, number: int, limits: ParseLimits) -> list[Line]:
     except PdfiumError:
         return []
     with closing(page), closing(page.get_textpage()) as text_page:
-        lines = make_lines(_iter_segments(text_page, page.get_rotation()))
+        turn = _TURNS[page.get_rotation()]
+        lines = make_lines(_iter_segments(text_page, turn), find_grids(_iter_paths(page, turn)))
     limits.consume("\n".join(line.text for line in lines))
     return lines
 
 
-def _iter_segments(text_page: Any, rotation: int) -> Iterator[list[Glyph]]:
+def _iter_paths(page: Any, turn: _Turn) -> Iterator[Box]:
+    """Yield the edges of what is drawn on a page: of its lines and areas."""
+    from pypdfium2 import raw
+
+    edges = [ctypes.c_float() for _ in range(4)]
+    for index in range(min(MAX_OBJECTS, raw.FPDFPage_CountObjects(page))):
+        drawn = raw.FPDFPage_GetObject(page, index)
+        if raw.FPDFPageObj_GetType(drawn) == raw.FPDF_PAGEOBJ_PATH and raw.FPDFPageObj_GetBounds(drawn, *edges):
+            yield turn(*(edge.value for edge in edges))
+
+
+def _iter_segments(text_page: Any, turn: _Turn) -> Iterator[list[Glyph]]:
     """Yield the characters of a page, a list for each of its lines, or parts of them."""
     from pypdfium2 import raw
 
     box = raw.FS_RECTF()
-    turn = _TURNS[rotation]
     glyphs: list[Glyph] = []
     for index in range(raw.FPDFText_CountChars(text_page)):
         code = raw.FPDFText_GetUnicode(text_page, index)
@@ -113,7 +132,10 @@ def _iter_segments(text_page: Any, rotation: int) -> Iterator[list[Glyph]]:
             left, bottom, right, top = turn(box.left, box.bottom, box.right, box.top)
             # What stands nowhere is no number either.
             if -MAX_PLACE < left <= right < MAX_PLACE and -MAX_PLACE < bottom <= top < MAX_PLACE:
-                glyphs.append(("-" if code == _HYPHEN else chr(code), left, bottom, right, top))
+                sign = "-" if code == _HYPHEN else chr(code)
+                if code in _SECOND_HALVES and glyphs and ord(glyphs[-1][0]) in _FIRST_HALVES:
+                    sign = f"{glyphs.pop()[0]}{sign}".encode("utf-16", "surrogatepass").decode("utf-16")
+                glyphs.append((sign, left, bottom, right, top))
         if code in _LINE_ENDS or code == _HYPHEN:
             if glyphs:
                 yield glyphs
@@ -185,8 +207,8 @@ def _read_bookmarks(document: Any) -> Mapping[int, Sequence[Bookmark]]:
     for bookmark in islice(document.get_toc(), MAX_BOOKMARKS):
         destination = bookmark.get_dest()
         number = destination.get_index() if destination else None
-        title = " ".join(bookmark.get_title().split())
-        if number is not None and title:
+        if number is not None:
+            title = " ".join(bookmark.get_title().split()) or f"Page {number + 1}"
             bookmarks[number].append((bookmark.level + 1, title))
     return bookmarks
 
@@ -217,16 +239,21 @@ def _place_bookmarks(lines: Sequence[str], bookmarks: Sequence[Bookmark]) -> lis
     One that stands nowhere on its page begins where the one before it does: at the top, if it is the first.
     """
     spans: dict[str, tuple[int, int]] = {}
-    for number, line in reversed(list(enumerate(lines))):
-        following_line = lines[number + 1] if number + 1 < len(lines) else ""
-        spans[_normalize(line + following_line)] = (number, number + 2)
-        spans[_normalize(line)] = (number, number + 1)
+    for normalize in (_normalize, _close_up):
+        for number, line in reversed(list(enumerate(lines))):
+            following_line = lines[number + 1] if number + 1 < len(lines) else ""
+            spans[normalize(line + following_line)] = (number, number + 2)
+            spans[normalize(line)] = (number, number + 1)
     places: list[tuple[int, int, int, str]] = []
     for level, title in bookmarks:
         last_start = places[-1][1] if places else 0
-        first, end = spans.get(_normalize(title), (last_start, last_start))
+        first, end = spans.get(_close_up(title)) or spans.get(_normalize(title), (last_start, last_start))
         places.append((max(first, last_start), max(end, last_start), level, title))
     return places
+
+
+def _close_up(text: str) -> str:
+    return "".join(text.casefold().split())
 
 
 def _normalize(text: str) -> str:
@@ -240,6 +267,9 @@ def _make_blocks(sections: Iterable[_Section], words: set[str]) -> Iterator[Bloc
         for paragraph in (*section.paragraphs, *section.notes):
             if paragraph.is_code:
                 yield Block("code", paragraph.text)
+            elif paragraph.cells:
+                header, *rows = (tuple(escape(_join_words(cell, words)) for cell in row) for row in paragraph.cells)
+                yield Block("table", header=header, rows=tuple(rows))
             else:
                 yield Block("paragraph", escape(_join_words(paragraph.text, words)))
 
