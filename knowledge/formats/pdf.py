@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import re
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -31,6 +31,8 @@ from knowledge.parsing.limits import FormatError, ParseLimits, map_parser_errors
 _DIVIDED = re.compile(r"(?<![^\W\d_])([^\W\d_]+)[-\u00ad\u2010\u2011]\n([^\W\d_]+)")
 _WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
 _NUMBER = re.compile(r"\d+")
+_SECTION = re.compile(r"\d{1,3}(?:\.\d{1,3}){0,5}\.?\s")
+_TITLE = re.compile(r"[^\W\d_]{2}")
 _ROMAN_NUMBER = re.compile(r"(?<![^ ])[ivxlc]{1,8}$")
 # Where running heads and page numbers are: so many lines at the top of a page, and at its foot.
 EDGE_LINES = 3
@@ -39,6 +41,9 @@ MIN_PART_CHARS = 4
 # What so many pages have there is no text of its own.
 MIN_REPEATS = 3
 MAX_PAGE_DIGITS = 6
+# A heading is so many times as large as the text, and so much of it is headings, at most.
+HEADING_SIZE = 1.25
+MAX_HEADING_SHARE = 0.1
 MAX_BOOKMARKS = 5_000
 # More are a drawing.
 MAX_OBJECTS = 5_000
@@ -77,7 +82,7 @@ def read_pdf(data: bytes) -> str:
     pages = _strip_edges([_read_lines(document, number, limits) for number in range(len(document))])
     if not any(pages):
         raise FormatError("it holds no text: a scan needs text recognition first")
-    sections = _make_sections(pages, _read_bookmarks(document))
+    sections = _make_sections(pages, _read_bookmarks(document) or _find_headings(pages))
     texts = [paragraph.text for section in sections for paragraph in section.paragraphs]
     words = {word.lower() for text in texts for word in _WORD.findall(_DIVIDED.sub(" ", text))}
     return write_markdown(list(_make_blocks(sections, words)))
@@ -211,6 +216,31 @@ def _read_bookmarks(document: Any) -> Mapping[int, Sequence[Bookmark]]:
             title = " ".join(bookmark.get_title().split()) or f"Page {number + 1}"
             bookmarks[number].append((bookmark.level + 1, title))
     return bookmarks
+
+
+def _find_headings(pages: Sequence[list[Line]]) -> Mapping[int, Sequence[Bookmark]]:
+    """Return what is much larger than most of the text, as bookmarks: the larger, the higher its level."""
+    lines = [(number, line) for number, page in enumerate(pages) for line in page if not line.cells]
+    sizes: Counter[int] = Counter()
+    for _, line in lines:
+        sizes[round(line.size)] += len(line.text)
+    usual = sizes.most_common(1)[0][0] if sizes else 0
+    levels = {size: rank for rank, size in enumerate(sorted(sizes, reverse=True), 1) if size > HEADING_SIZE * usual}
+    headings: dict[int, list[Bookmark]] = defaultdict(list)
+    # Where much is large, as on a poster, size tells nothing.
+    if sum(sizes[size] for size in levels) > MAX_HEADING_SHARE * sizes.total():
+        return headings
+    last: tuple[int, int] | None = None
+    for number, line in lines:
+        place = (number, round(line.size))
+        if place[1] in levels and _TITLE.search(line.text):
+            # A title of two lines is one; two of one size may have their numbers.
+            before = headings[number].pop()[1] if place == last and not _SECTION.match(line.text) else ""
+            headings[number].append((levels[place[1]], f"{before} {line.text}".lstrip()))
+            last = place
+        else:
+            last = None
+    return headings
 
 
 def _make_sections(pages: Sequence[list[Line]], bookmarks: Mapping[int, Sequence[Bookmark]]) -> list[_Section]:

@@ -313,6 +313,15 @@ def test_a_bookmark_heads_the_line_that_has_its_number() -> None:
     assert text.endswith("2\\. Stopping\n\n# 1.1 Running\n\nRun it.")
 
 
+def test_large_lines_head_their_text_where_no_bookmark_does() -> None:
+    text = [*set_lines(*LINES, *LINES, top=650), *set_lines(*LINES, top=480)]
+    first: list[Drawing] = [(50, 720, 24, "The broker"), (50, 680, 16, "1 Its disk")]
+    page = [*first, *text[:6], (50, 510, 16, "2 Its memory"), *text[6:]]
+    headings = [line for line in read_pdf(draw_pdf(page)).split("\n") if line.startswith("#")]
+    assert headings == ["# The broker", "## 1 Its disk", "## 2 Its memory"]
+    assert read_pdf(draw_pdf(first)) == "# Page 1\n\nThe broker\n\n1 Its disk"
+
+
 def test_short_lines_are_not_joined() -> None:
     assert read_drawings(set_lines("level one", "level two", "level three")) == ["level one\nlevel two\nlevel three"]
 
