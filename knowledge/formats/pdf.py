@@ -219,13 +219,16 @@ def _read_bookmarks(document: Any) -> Mapping[int, Sequence[Bookmark]]:
 
 
 def _find_headings(pages: Sequence[list[Line]]) -> Mapping[int, Sequence[Bookmark]]:
-    """Return what is much larger than most of the text, as bookmarks: the larger, the higher its level."""
+    """Return what is much larger than most of the text, as bookmarks: the larger, the higher, up to most of them."""
     lines = [(number, line) for number, page in enumerate(pages) for line in page if not line.cells]
     sizes: Counter[int] = Counter()
     for _, line in lines:
         sizes[round(line.size)] += len(line.text)
     usual = sizes.most_common(1)[0][0] if sizes else 0
-    levels = {size: rank for rank, size in enumerate(sorted(sizes, reverse=True), 1) if size > HEADING_SIZE * usual}
+    large = [round(line.size) for _, line in lines if line.size > HEADING_SIZE * usual and _TITLE.search(line.text)]
+    top = Counter(large).most_common(1)[0][0] if large else 0
+    # What is larger than most of them, as a title or an example, heads none of those that follow.
+    levels = {size: 1 + sum(size < other <= top for other in {*large}) for size in large}
     headings: dict[int, list[Bookmark]] = defaultdict(list)
     # Where much is large, as on a poster, size tells nothing.
     if sum(sizes[size] for size in levels) > MAX_HEADING_SHARE * sizes.total():

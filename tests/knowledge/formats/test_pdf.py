@@ -318,7 +318,7 @@ def test_large_lines_head_their_text_where_no_bookmark_does() -> None:
     first: list[Drawing] = [(50, 720, 24, "The broker"), (50, 680, 16, "1 Its disk")]
     page = [*first, *text[:6], (50, 510, 16, "2 Its memory"), *text[6:]]
     headings = [line for line in read_pdf(draw_pdf(page)).split("\n") if line.startswith("#")]
-    assert headings == ["# The broker", "## 1 Its disk", "## 2 Its memory"]
+    assert headings == ["# The broker", "# 1 Its disk", "# 2 Its memory"]
     assert read_pdf(draw_pdf(first)) == "# Page 1\n\nThe broker\n\n1 Its disk"
 
 
