@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import dropwhile, groupby, pairwise
+from itertools import chain, dropwhile, groupby, pairwise
 from statistics import median_low
+
+from knowledge.formats.page_tables import Cell, Grid
 
 # A character, its left, bottom, right and top edge, in points from the lower left corner of the page.
 Glyph = tuple[str, float, float, float, float]
+Rows = tuple[tuple[str, ...], ...]
 
 _RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹"
 _ALL_RAISED = f"{_RAISED}⁺⁻⁻⁽⁾ⁿ"
@@ -32,13 +35,17 @@ _DOTLESS = str.maketrans("\u0131", "i")
 _LINE_NUMBER = re.compile(r"[0-9]{1,4}\s+(?=\S)")
 _HYPHENS = ("-", "\u00ad", "\u2010", "\u2011")
 # Of a font of icons, or no sign at all: no text has them.
-_ICON = re.compile(r"[\x00-\x1f\ue000-\uf8ff\ufffe\uffff]")
+_ICON = re.compile(r"[\x00-\x1f\ud800-\udfff\ue000-\uf8ff\ufffe\uffff]")
+# Icons of notes, of the font that most tools take, by what they say.
+_LABELS = {"\uf05a": "NOTE", "\uf0eb": "TIP", "\uf06a": "IMPORTANT", "\uf071": "WARNING", "\uf06d": "CAUTION"}
+_NOTE_NUMBER = re.compile(r"\d{1,2}")
 # From a title to its page, as in a table of contents.
 _LEADER = re.compile(r"(?<![. ])[ ]?(?>\.(?:[ ]?\.){4,})[ ]?(?:\d{1,5}|[ivxlc]{1,8})$")
 MIN_SIZE = 0.01
 # More is not looked at, or not joined: nobody prints so much in a line or below each other.
 MAX_LINE_SIGNS = 2_000
 MAX_COLUMN_LINES = 500
+MAX_ORDERED_PARTS = 500
 MAX_JOINED_CHARS = 20_000
 MAX_INDENTATION = 80
 MAX_END_CHARS = 20
@@ -67,9 +74,11 @@ MAX_RAGGED = 1.5
 MIN_COLUMN_WIDTH = 8.0
 # Signs of one width are a line of code only if so many are different.
 MIN_CODE_SIGNS = 5
+# More in a cell are a listing beside its numbers.
+MAX_CELL_CODE = 2
 MIN_CODE_WIDTH = 0.3
 MAX_CODE_WIDTH = 0.75
-MAX_PITCH_DIFFERENCE = 0.11
+MAX_PITCH_DIFFERENCE = 0.16
 
 
 @dataclass(slots=True)
@@ -77,7 +86,8 @@ class Line:
     """A line of a page, in points. Raised digits are written as such; `first_width` is that of the first word.
 
     `pitch` is the width of all of its signs if they have the same, else 0. `is_row` tells that it has a large gap, as
-    rows of tables have: it does not go on in the next line.
+    rows of tables have: it does not go on in the next line. `sizes` are those of all of its signs. A whole table is one
+    line, with the texts of its `cells`.
     """
 
     text: str
@@ -88,6 +98,9 @@ class Line:
     first_width: float
     pitch: float
     is_row: bool = False
+    cells: Rows = ()
+    sizes: frozenset[float] = frozenset()
+    is_turned: bool = False
 
     @property
     def is_code(self) -> bool:
@@ -99,12 +112,14 @@ class Line:
 
 @dataclass(slots=True)
 class Paragraph:
-    """A paragraph, or lines of code. `is_open` tells that its last line is full and ends no sentence."""
+    """A paragraph, lines of code, or the `cells` of a table. `is_open`: the last line is full and ends no sentence."""
 
     text: str
     size: float
     is_open: bool = False
+    is_done: bool = False
     is_code: bool = False
+    cells: Rows = ()
 
 
 @dataclass(slots=True)
@@ -112,6 +127,7 @@ class _Segment:
     """What stands in one line without a large gap."""
 
     glyphs: list[Glyph]
+    label: str = ""
     left: float = field(init=False)
     bottom: float = field(init=False)
     right: float = field(init=False)
@@ -124,6 +140,39 @@ class _Segment:
         self.bottom = median_low(glyph[2] for glyph in placed)
         self.right = max(glyph[3] for glyph in placed)
         self.size = max(MIN_SIZE, median_low(glyph[4] - glyph[2] for glyph in placed))
+        _, _, bottom, _, top = first = placed[0]
+        # A mark of a list is no larger than its text.
+        if first[0] in _LABELS and len(placed) > 1 and top - bottom > self.size * (1 + MAX_SIZE_DIFFERENCE):
+            self.label = f"{_LABELS[first[0]]}: "
+            self.glyphs = self.glyphs[1:]
+            self.__post_init__()
+
+    @property
+    def text(self) -> str:
+        """Return the signs as they are."""
+        return "".join(glyph[0] for glyph in self.glyphs)
+
+    @property
+    def is_turned(self) -> bool:
+        """Return whether it is to be read upwards or downwards."""
+        height = max(glyph[4] for glyph in self.glyphs) - min(glyph[2] for glyph in self.glyphs)
+        return len(self.glyphs) > 1 and height > self.right - self.left > 0 and height > 1.5 * self.size
+
+    @property
+    def code_pitch(self) -> float:
+        """Return the width of its signs if it is code, else 0."""
+        line = self.to_line()
+        return line.pitch if line.is_code else 0.0
+
+    def set_mark(self, code: _Segment, pitch: float) -> None:
+        """Write a small number beside code, as callouts have, with signs of the code."""
+        bottom = min(self.bottom, code.bottom + MIN_RAISED * code.size)
+        self.glyphs = [
+            (sign, left, bottom, left + pitch, bottom + code.size)
+            for place, sign in enumerate(f"({self.text.strip()})")
+            for left in [self.left + place * pitch]
+        ]
+        self.__post_init__()
 
     def takes(self, other: _Segment) -> bool:
         """Return whether another one goes on in the same line, as a raised digit does, and what follows it."""
@@ -150,14 +199,17 @@ class _Segment:
         placed = [glyph for glyph in self.glyphs if not glyph[0].isspace()]
         first_end = next((glyph[1] for glyph in self.glyphs if glyph[0].isspace()), self.right)
         gap = max((following[1] - glyph[3] for glyph, following in pairwise(placed)), default=0.0)
-        text, leaders = _LEADER.subn("", _compose(_ICON.sub("", text).rstrip()))
+        text, leaders = _LEADER.subn("", self.label + _compose(_ICON.sub("", text).rstrip()))
         is_row = bool(leaders) or gap > MIN_CELL_GAP * self.size
         pitch = _find_pitch(placed)
-        return Line(text, self.left, self.bottom, self.right, self.size, first_end - self.left, pitch, is_row)
+        sizes = frozenset(round(glyph[4] - glyph[2], 1) for glyph in placed)
+        return Line(
+            text, self.left, self.bottom, self.right, self.size, first_end - self.left, pitch, is_row, sizes=sizes
+        )
 
     def split_number(self, previous: int) -> tuple[_Segment, int]:
         """Return a line of code without its number, and this; other lines as they are, and 0."""
-        if number := _LINE_NUMBER.match("".join(glyph[0] for glyph in self.glyphs)):
+        if number := _LINE_NUMBER.match(self.text):
             code = _Segment(self.glyphs[number.end() :])
             line = code.to_line()
             if line.is_code or (line.pitch and previous and int(number[0]) == previous + 1):
@@ -166,7 +218,7 @@ class _Segment:
 
     def _fill_gaps(self) -> list[Glyph]:
         """Return the signs with spaces in gaps between letters; where all letters are spaced, only in large ones."""
-        words = "".join(glyph[0] for glyph in self.glyphs).split()
+        words = self.text.split()
         if sum(len(word) == 1 and word.isalpha() for word in words) > max(MIN_SPACED_LETTERS, len(words) / 2):
             return self._close_up()
         gaps = [following[1] - glyph[3] for glyph, following in pairwise(self.glyphs)]
@@ -209,13 +261,15 @@ class _Lines:
 
     def takes(self, line: Line, leading: float) -> bool:
         last = self.lines[-1]
+        if last.cells or line.cells:
+            return False
         is_alike = min(self.pitch, line.pitch) > 0 and abs(self.pitch - line.pitch) <= MAX_PITCH_DIFFERENCE
-        if abs(last.size - line.size) > MAX_SIZE_DIFFERENCE * last.size:
+        if abs(last.size - line.size) > MAX_SIZE_DIFFERENCE * last.size and not last.sizes & line.sizes:
             return False
         if not is_alike and (self.is_code or line.is_code or last.right <= line.left or line.right <= last.left):
             return False
         max_distance = MAX_CODE_DISTANCE if is_alike else MAX_LINE_DISTANCE
-        return 0 < last.bottom - line.bottom <= max_distance * leading * last.size
+        return 0 < last.bottom - line.bottom <= max_distance * leading * max(last.size, line.size)
 
     def add(self, line: Line) -> None:
         self.pitch = self.pitch if line.pitch else 0.0
@@ -235,24 +289,162 @@ def _compose(text: str) -> str:
     )
 
 
-def make_lines(segments: Iterable[Sequence[Glyph]]) -> list[Line]:
-    """Return the lines of a page, in the order of its text; raised digits stand in segments of their own, or not."""
-    parts: list[_Segment] = []
-    for glyphs in segments:
-        if all(glyph[0].isspace() for glyph in glyphs):
-            continue
-        segment = _Segment(list(glyphs))
-        if parts and parts[-1].takes(segment):
-            parts[-1].add(segment)
+def make_lines(segments: Iterable[Sequence[Glyph]], grids: Sequence[Grid] = ()) -> list[Line]:
+    """Return the lines of a page, in the order of its text; raised digits stand in segments of their own, or not.
+
+    A table, which stands in the cells of a grid, is one of them.
+    """
+    segments = [glyphs for glyphs in segments if not all(glyph[0].isspace() for glyph in glyphs)]
+    cells: dict[int, dict[Cell, list[list[Glyph]]]] = defaultdict(lambda: defaultdict(list))
+    if grids:
+        for place, run in chain.from_iterable(_split_cells(glyphs, dict(enumerate(grids))) for glyphs in segments):
+            if place:
+                cells[place[0]][place[1]].append(run)
+    tables = {number: table for number, texts in cells.items() if (table := _make_table(grids[number], texts))}
+    accepted = {number: grids[number] for number in tables}
+    parts: list[_Segment | Line] = []
+    for place, run in chain.from_iterable(_split_cells(glyphs, accepted) for glyphs in segments):
+        if place is None:
+            parts.append(_Segment(run))
+        elif place[0] in tables:
+            parts.append(tables.pop(place[0]))
+    return list(_read_segments(_join_segments(_order(_join_segments(parts)))))
+
+
+def _split_cells(
+    glyphs: Sequence[Glyph], grids: Mapping[int, Grid]
+) -> Iterator[tuple[tuple[int, Cell] | None, list[Glyph]]]:
+    """Yield what stands in one cell, which is that of the first letter of a word, or in none."""
+    if not grids:
+        yield None, list(glyphs)
+        return
+    place: tuple[int, Cell] | None = None
+    places: list[tuple[int, Cell] | None] = []
+    is_start = True
+    for sign, left, bottom, right, top in glyphs:
+        if is_start:
+            cells = ((number, grid.find_cell((left + right) / 2, (bottom + top) / 2)) for number, grid in grids.items())
+            place = next(((number, cell) for number, cell in cells if cell), None)
+        places.append(place)
+        is_start = sign.isspace()
+    for place, pairs in groupby(zip(places, glyphs, strict=True), lambda pair: pair[0]):
+        run = [glyph for _, glyph in pairs]
+        if not all(glyph[0].isspace() for glyph in run):
+            yield place, run
+
+
+def _make_table(grid: Grid, segments: Mapping[Cell, Sequence[Sequence[Glyph]]]) -> Line | None:
+    """Return a table; none if it has a listing, most of its cells are empty, or but one row or column has texts."""
+    lines = {cell: make_lines(parts) for cell, parts in segments.items()}
+    if any(sum(line.is_code for line in cell_lines) > MAX_CELL_CODE for cell_lines in lines.values()):
+        return None
+    written = {cell: _write_cell(cell_lines, *grid.find_sides(cell)) for cell, cell_lines in lines.items()}
+    texts = {cell: text for cell, text in written.items() if text}
+    rows = sorted({row for row, _ in texts})
+    columns = sorted({column for _, column in texts})
+    if min(len(rows), len(columns)) < 2 or 2 * len(texts) < len(set(grid.cells.values())):
+        return None
+    cells = tuple(tuple(texts.get((row, column), "") for column in columns) for row in rows)
+    left, bottom, right, top = grid.box
+    text = " ".join(text for row in cells for text in row if text)
+    return Line(text, left, bottom, right, top - bottom, 0.0, 0.0, True, cells)
+
+
+def _write_cell(lines: Sequence[Line], left: float, right: float) -> str:
+    """Return the text of a cell; a line that the edge of the cell ended goes on in the next one."""
+    text = lines[0].text if lines else ""
+    for line, following in pairwise(lines):
+        is_full = right - line.right < following.first_width + max(0.0, line.left - left) + MIN_SPACE * line.size
+        text += " " if is_full and not line.text.endswith(_HYPHENS) else "\n"
+        text += following.text
+    return text
+
+
+def _join_segments(parts: Iterable[_Segment | Line]) -> list[_Segment | Line]:
+    joined: list[_Segment | Line] = []
+    for part in parts:
+        last = joined[-1] if joined else None
+        if isinstance(last, _Segment) and isinstance(part, _Segment) and (last.takes(part) or _take_mark(last, part)):
+            last.add(part)
         else:
-            parts.append(segment)
-    return list(_read_segments(parts))
+            joined.append(part)
+    return joined
 
 
-def _read_segments(segments: Iterable[_Segment]) -> Iterator[Line]:
+def _take_mark(code: _Segment, mark: _Segment) -> bool:
+    """Return whether a small number stands behind code; below it, where a blank line is, it is code, too."""
+    if not _is_mark(code, mark) or not (pitch := code.code_pitch):
+        return False
+    mark.set_mark(code, pitch)
+    return abs(code.bottom - mark.bottom) <= MIN_RAISED * code.size
+
+
+def _is_mark(code: _Segment, mark: _Segment) -> bool:
+    """Return whether a number of another font is beside the end of a line, or right below it."""
+    if mark.size > code.size * (1 - MAX_SIZE_DIFFERENCE) or not _NOTE_NUMBER.fullmatch(mark.text.strip()):
+        return False
+    if abs(code.bottom - mark.bottom) <= MIN_RAISED * code.size:
+        return 0 < mark.left - code.right <= MIN_CELL_GAP * code.size
+    return 0 < code.bottom - mark.bottom <= MAX_LEADING * code.size and code.left <= mark.left <= code.right
+
+
+def _order(parts: Sequence[_Segment | Line]) -> list[_Segment | Line]:
+    """Return parts as they were drawn, but each after what is above it or begins its line; turned ones as drawn."""
+    if len(parts) > MAX_ORDERED_PARTS or all(_is_below(other, part) for part, other in pairwise(parts)):
+        return list(parts)
+    straight: list[int] = []
+    for place, part in enumerate(parts):
+        # One sign tells nothing: it is turned as what comes before it.
+        is_sign = isinstance(part, _Segment) and len(part.glyphs) == 1
+        if (not place or straight[-1:] == [place - 1]) if is_sign else not part.is_turned:
+            straight.append(place)
+    followers: list[list[int]] = [[] for _ in parts]
+    for place in straight:
+        followers[place] = [other for other in straight if _is_above(parts[place], parts[other])]
+    in_line = [[place for place, other in enumerate(parts) if _begins_line(part, other)] for part in parts]
+    waiting = Counter(chain(*followers, *in_line))
+    free = {place for place in range(len(parts)) if not waiting[place]}
+    ordered: list[_Segment | Line] = []
+    place = 0
+    while free:
+        # What goes on in the line comes first, then what was drawn next, if it is below it.
+        following = [*in_line[place], *(other for other in followers[place] if other == place + 1)] if ordered else []
+        place = next((other for other in following if other in free), min(free))
+        free.remove(place)
+        ordered.append(parts[place])
+        for other in (*followers[place], *in_line[place]):
+            waiting[other] -= 1
+            if not waiting[other]:
+                free.add(other)
+    return ordered
+
+
+def _is_below(part: _Segment | Line, other: _Segment | Line) -> bool:
+    """Return whether a part that follows another one is below it, or beside it to the right."""
+    return part.bottom <= other.bottom - (0 if other.left <= part.left else MIN_LEADING * part.size)
+
+
+def _is_above(part: _Segment | Line, other: _Segment | Line) -> bool:
+    if part.bottom - other.bottom <= MIN_LEADING * other.size:
+        return False
+    return min(part.right, other.right) - max(part.left, other.left) > MIN_OVERLAP * min(part.size, other.size)
+
+
+def _begins_line(part: _Segment | Line, other: _Segment | Line) -> bool:
+    if not isinstance(part, _Segment) or not isinstance(other, _Segment) or part.left >= other.left:
+        return False
+    if part.bottom - other.bottom > MIN_LEADING * other.size:
+        return False
+    return part.takes(other) or _is_mark(part, other)
+
+
+def _read_segments(segments: Iterable[_Segment | Line]) -> Iterator[Line]:
     """Yield the lines; the numbers of lines of code are left out, also those of empty lines."""
     number = 0
     for segment in segments:
+        if isinstance(segment, Line):
+            yield segment
+            continue
         code, code_number = segment.split_number(number)
         line = code.to_line()
         if not code_number and number and line.text == str(number + 1):
@@ -293,17 +485,21 @@ def split_notes(lines: Sequence[Line]) -> tuple[list[Line], list[Line]]:
 def make_paragraphs(lines: Sequence[Line]) -> list[Paragraph]:
     """Return the paragraphs of lines: those that are full go on in the next line, the others end in a line break."""
     leading = _find_leading(lines)
+    code_leading = _find_leading([line for line in lines if line.is_code])
     blocks: list[_Lines] = []
     for line in lines:
         if not blocks or not blocks[-1].takes(line, leading):
             blocks.append(_Lines(line.pitch))
         blocks[-1].add(line)
     paragraphs = [
-        _write_code(block.lines, leading) if block.is_code else _make_paragraph(block.lines, lines) for block in blocks
+        _write_code(block.lines, code_leading) if block.is_code else _make_paragraph(block.lines, lines)
+        for block in blocks
     ]
     for paragraph, (block, following) in zip(paragraphs, pairwise(blocks), strict=False):
-        # What stands below it is a new one; the top of a column is not.
-        paragraph.is_open &= following.lines[0].bottom > block.lines[-1].bottom
+        # What stands below it is a new one, unless a full line goes on in it; the top of a column is not.
+        is_below = following.lines[0].bottom <= block.lines[-1].bottom
+        paragraph.is_done = is_below and not paragraph.is_open
+        paragraph.is_open &= not is_below
     return join_paragraphs(paragraphs)
 
 
@@ -315,6 +511,7 @@ def join_paragraphs(paragraphs: Iterable[Paragraph]) -> list[Paragraph]:
             separator = "\n" if joined[-1].text.endswith(_HYPHENS) else " "
             joined[-1].text += f"{separator}{paragraph.text}"
             joined[-1].is_open = paragraph.is_open
+            joined[-1].is_done = paragraph.is_done
         else:
             joined.append(paragraph)
     return joined
@@ -322,7 +519,9 @@ def join_paragraphs(paragraphs: Iterable[Paragraph]) -> list[Paragraph]:
 
 def goes_on(paragraph: Paragraph, other: Paragraph) -> bool:
     """Return whether a paragraph goes on in another one: its sentence is not at its end."""
-    if paragraph.is_code or other.is_code or len(paragraph.text) > MAX_JOINED_CHARS:
+    if paragraph.is_done or paragraph.is_code or other.is_code or len(paragraph.text) > MAX_JOINED_CHARS:
+        return False
+    if paragraph.cells or other.cells:
         return False
     if abs(paragraph.size - other.size) > MAX_SIZE_DIFFERENCE * paragraph.size or _LIST_MARK.match(other.text):
         return False
@@ -344,7 +543,7 @@ def _find_leading(lines: Sequence[Line]) -> float:
         for line, following in pairwise(lines)
         if line.size and 0 < line.bottom - following.bottom < MAX_LEADING * line.size
     )
-    return distances.most_common(1)[0][0] if distances else MAX_LEADING
+    return distances.most_common(1)[0][0] if distances else MAX_LEADING / MAX_LINE_DISTANCE
 
 
 def _write_code(lines: Sequence[Line], leading: float) -> Paragraph:
@@ -359,17 +558,29 @@ def _write_code(lines: Sequence[Line], leading: float) -> Paragraph:
 
 
 def _make_paragraph(lines: Sequence[Line], page: Sequence[Line]) -> Paragraph:
+    if lines[0].cells:
+        return Paragraph(lines[0].text, lines[0].size, cells=lines[0].cells)
     right = max(line.right for line in lines)
-    is_edge = _is_edge(lines, right, page)
+    is_column = right - min(line.left for line in lines) >= MIN_COLUMN_WIDTH * lines[0].size
+    is_edge = is_column and _is_edge(lines, right, page)
     text = lines[0].text
     for line, following in pairwise(lines):
         is_full = right - line.right < following.first_width + MIN_SPACE * line.size
-        is_full = is_full and (is_edge or following.text[0].islower()) and not _LIST_MARK.match(following.text)
+        is_full = (
+            is_full
+            and (is_edge or (is_column and following.text[0].islower()))
+            and not _LIST_MARK.match(following.text)
+        )
         is_full = is_full and not (line.is_row or following.is_row)
         text += " " if is_full and not line.text.endswith(_HYPHENS) else "\n"
         text += following.text
     last = lines[-1]
-    is_open = is_edge and right - last.right < MAX_RAGGED * last.size and not _SENTENCE_END.search(last.text)
+    is_open = (
+        is_edge
+        and not last.is_row
+        and right - last.right < MAX_RAGGED * last.size
+        and not _SENTENCE_END.search(last.text)
+    )
     return Paragraph(text, last.size, is_open)
 
 
@@ -380,4 +591,4 @@ def _is_edge(lines: Sequence[Line], right: float, page: Sequence[Line]) -> bool:
     ends = [line.right - right for line in page[:MAX_COLUMN_LINES] if abs(line.left - left) < MAX_RAGGED * size]
     count_near = sum(abs(end) < MAX_RAGGED * size for end in ends)
     count_beyond = sum(end >= MAX_RAGGED * size for end in ends)
-    return right - left >= MIN_COLUMN_WIDTH * size and count_near > max(MIN_FULL_LINES, count_beyond)
+    return count_near > max(MIN_FULL_LINES, count_beyond)

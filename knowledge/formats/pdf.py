@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -23,12 +24,15 @@ from knowledge.formats.page_layout import (
     make_paragraphs,
     split_notes,
 )
+from knowledge.formats.page_tables import Box, find_grids
 from knowledge.parsing.limits import FormatError, ParseLimits, map_parser_errors
 
 # A word that was divided at the end of a line.
 _DIVIDED = re.compile(r"(?<![^\W\d_])([^\W\d_]+)[-\u00ad\u2010\u2011]\n([^\W\d_]+)")
 _WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
 _NUMBER = re.compile(r"\d+")
+_SECTION = re.compile(r"\d{1,3}(?:\.\d{1,3}){0,5}\.?\s")
+_TITLE = re.compile(r"[^\W\d_]{2}")
 _ROMAN_NUMBER = re.compile(r"(?<![^ ])[ivxlc]{1,8}$")
 # Where running heads and page numbers are: so many lines at the top of a page, and at its foot.
 EDGE_LINES = 3
@@ -37,14 +41,23 @@ MIN_PART_CHARS = 4
 # What so many pages have there is no text of its own.
 MIN_REPEATS = 3
 MAX_PAGE_DIGITS = 6
+# A heading is so many times as large as the text, and so much of it is headings, at most.
+HEADING_SIZE = 1.25
+MAX_HEADING_SHARE = 0.1
 MAX_BOOKMARKS = 5_000
+# More are a drawing.
+MAX_OBJECTS = 5_000
 # How far from the corner of its page text may be, in points.
 MAX_PLACE = 100_000.0
 # What the library writes for a hyphen at the end of a line, and for the end of a line.
 _HYPHEN = 2
 _LINE_ENDS = (10, 13)
+# A sign beyond the first 65,536 is two.
+_FIRST_HALVES = range(0xD800, 0xDC00)
+_SECOND_HALVES = range(0xDC00, 0xE000)
 # How a page is turned to be read, by degrees: the left, bottom, right and top edge of a character.
-_TURNS: Mapping[int, Callable[[float, float, float, float], tuple[float, float, float, float]]] = {
+_Turn = Callable[[float, float, float, float], Box]
+_TURNS: Mapping[int, _Turn] = {
     0: lambda left, bottom, right, top: (left, bottom, right, top),
     90: lambda left, bottom, right, top: (bottom, -right, top, -left),
     180: lambda left, bottom, right, top: (-right, -top, -left, -bottom),
@@ -69,7 +82,7 @@ def read_pdf(data: bytes) -> str:
     pages = _strip_edges([_read_lines(document, number, limits) for number in range(len(document))])
     if not any(pages):
         raise FormatError("it holds no text: a scan needs text recognition first")
-    sections = _make_sections(pages, _read_bookmarks(document))
+    sections = _make_sections(pages, _read_bookmarks(document) or _find_headings(pages))
     texts = [paragraph.text for section in sections for paragraph in section.paragraphs]
     words = {word.lower() for text in texts for word in _WORD.findall(_DIVIDED.sub(" ", text))}
     return write_markdown(list(_make_blocks(sections, words)))
@@ -94,17 +107,28 @@ def _read_lines(document: Any, number: int, limits: ParseLimits) -> list[Line]:
     except PdfiumError:
         return []
     with closing(page), closing(page.get_textpage()) as text_page:
-        lines = make_lines(_iter_segments(text_page, page.get_rotation()))
+        turn = _TURNS[page.get_rotation()]
+        lines = make_lines(_iter_segments(text_page, turn), find_grids(_iter_paths(page, turn)))
     limits.consume("\n".join(line.text for line in lines))
     return lines
 
 
-def _iter_segments(text_page: Any, rotation: int) -> Iterator[list[Glyph]]:
+def _iter_paths(page: Any, turn: _Turn) -> Iterator[Box]:
+    """Yield the edges of what is drawn on a page: of its lines and areas."""
+    from pypdfium2 import raw
+
+    edges = [ctypes.c_float() for _ in range(4)]
+    for index in range(min(MAX_OBJECTS, raw.FPDFPage_CountObjects(page))):
+        drawn = raw.FPDFPage_GetObject(page, index)
+        if raw.FPDFPageObj_GetType(drawn) == raw.FPDF_PAGEOBJ_PATH and raw.FPDFPageObj_GetBounds(drawn, *edges):
+            yield turn(*(edge.value for edge in edges))
+
+
+def _iter_segments(text_page: Any, turn: _Turn) -> Iterator[list[Glyph]]:
     """Yield the characters of a page, a list for each of its lines, or parts of them."""
     from pypdfium2 import raw
 
     box = raw.FS_RECTF()
-    turn = _TURNS[rotation]
     glyphs: list[Glyph] = []
     for index in range(raw.FPDFText_CountChars(text_page)):
         code = raw.FPDFText_GetUnicode(text_page, index)
@@ -113,7 +137,10 @@ def _iter_segments(text_page: Any, rotation: int) -> Iterator[list[Glyph]]:
             left, bottom, right, top = turn(box.left, box.bottom, box.right, box.top)
             # What stands nowhere is no number either.
             if -MAX_PLACE < left <= right < MAX_PLACE and -MAX_PLACE < bottom <= top < MAX_PLACE:
-                glyphs.append(("-" if code == _HYPHEN else chr(code), left, bottom, right, top))
+                sign = "-" if code == _HYPHEN else chr(code)
+                if code in _SECOND_HALVES and glyphs and ord(glyphs[-1][0]) in _FIRST_HALVES:
+                    sign = f"{glyphs.pop()[0]}{sign}".encode("utf-16", "surrogatepass").decode("utf-16")
+                glyphs.append((sign, left, bottom, right, top))
         if code in _LINE_ENDS or code == _HYPHEN:
             if glyphs:
                 yield glyphs
@@ -185,10 +212,38 @@ def _read_bookmarks(document: Any) -> Mapping[int, Sequence[Bookmark]]:
     for bookmark in islice(document.get_toc(), MAX_BOOKMARKS):
         destination = bookmark.get_dest()
         number = destination.get_index() if destination else None
-        title = " ".join(bookmark.get_title().split())
-        if number is not None and title:
+        if number is not None:
+            title = " ".join(bookmark.get_title().split()) or f"Page {number + 1}"
             bookmarks[number].append((bookmark.level + 1, title))
     return bookmarks
+
+
+def _find_headings(pages: Sequence[list[Line]]) -> Mapping[int, Sequence[Bookmark]]:
+    """Return what is much larger than most of the text, as bookmarks: the larger, the higher, up to most of them."""
+    lines = [(number, line) for number, page in enumerate(pages) for line in page if not line.cells]
+    sizes: Counter[int] = Counter()
+    for _, line in lines:
+        sizes[round(line.size)] += len(line.text)
+    usual = sizes.most_common(1)[0][0] if sizes else 0
+    large = [round(line.size) for _, line in lines if line.size > HEADING_SIZE * usual and _TITLE.search(line.text)]
+    top = Counter(large).most_common(1)[0][0] if large else 0
+    # What is larger than most of them, as a title or an example, heads none of those that follow.
+    levels = {size: 1 + sum(size < other <= top for other in {*large}) for size in large}
+    headings: dict[int, list[Bookmark]] = defaultdict(list)
+    # Where much is large, as on a poster, size tells nothing.
+    if sum(sizes[size] for size in levels) > MAX_HEADING_SHARE * sizes.total():
+        return headings
+    last: tuple[int, int] | None = None
+    for number, line in lines:
+        place = (number, round(line.size))
+        if place[1] in levels and _TITLE.search(line.text):
+            # A title of two lines is one; two of one size may have their numbers.
+            before = headings[number].pop()[1] if place == last and not _SECTION.match(line.text) else ""
+            headings[number].append((levels[place[1]], f"{before} {line.text}".lstrip()))
+            last = place
+        else:
+            last = None
+    return headings
 
 
 def _make_sections(pages: Sequence[list[Line]], bookmarks: Mapping[int, Sequence[Bookmark]]) -> list[_Section]:
@@ -217,16 +272,21 @@ def _place_bookmarks(lines: Sequence[str], bookmarks: Sequence[Bookmark]) -> lis
     One that stands nowhere on its page begins where the one before it does: at the top, if it is the first.
     """
     spans: dict[str, tuple[int, int]] = {}
-    for number, line in reversed(list(enumerate(lines))):
-        following_line = lines[number + 1] if number + 1 < len(lines) else ""
-        spans[_normalize(line + following_line)] = (number, number + 2)
-        spans[_normalize(line)] = (number, number + 1)
+    for normalize in (_normalize, _close_up):
+        for number, line in reversed(list(enumerate(lines))):
+            following_line = lines[number + 1] if number + 1 < len(lines) else ""
+            spans[normalize(line + following_line)] = (number, number + 2)
+            spans[normalize(line)] = (number, number + 1)
     places: list[tuple[int, int, int, str]] = []
     for level, title in bookmarks:
         last_start = places[-1][1] if places else 0
-        first, end = spans.get(_normalize(title), (last_start, last_start))
+        first, end = spans.get(_close_up(title)) or spans.get(_normalize(title), (last_start, last_start))
         places.append((max(first, last_start), max(end, last_start), level, title))
     return places
+
+
+def _close_up(text: str) -> str:
+    return "".join(text.casefold().split())
 
 
 def _normalize(text: str) -> str:
@@ -240,6 +300,9 @@ def _make_blocks(sections: Iterable[_Section], words: set[str]) -> Iterator[Bloc
         for paragraph in (*section.paragraphs, *section.notes):
             if paragraph.is_code:
                 yield Block("code", paragraph.text)
+            elif paragraph.cells:
+                header, *rows = (tuple(escape(_join_words(cell, words)) for cell in row) for row in paragraph.cells)
+                yield Block("table", header=header, rows=tuple(rows))
             else:
                 yield Block("paragraph", escape(_join_words(paragraph.text, words)))
 

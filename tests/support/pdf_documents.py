@@ -9,6 +9,8 @@ import pypdf
 
 # Where a text stands from the left and from the bottom, how large it is, and the text; what begins with "`" is code.
 Drawing = tuple[float, float, float, str]
+# The left and bottom edge, the width and the height of a filled area, on every page.
+Area = tuple[float, float, float, float]
 
 
 def write_pdf(*pages: str) -> bytes:
@@ -18,8 +20,9 @@ def write_pdf(*pages: str) -> bytes:
     )
 
 
-def draw_pdf(*pages: Sequence[Drawing]) -> bytes:
-    """Return a PDF with texts at their places on each page, drawn one after the other."""
+def draw_pdf(*pages: Sequence[Drawing], areas: Sequence[Area] = ()) -> bytes:
+    """Return a PDF with texts at their places on each page, drawn one after the other, above areas."""
+    drawn = " ".join(f"{left:.2f} {bottom:.2f} {width:.2f} {height:.2f} re f" for left, bottom, width, height in areas)
     count = len(pages)
     kids = " ".join(f"{number + 5} 0 R" for number in range(count))
     objects = [
@@ -33,7 +36,7 @@ def draw_pdf(*pages: Sequence[Drawing]) -> bytes:
         page_fields = f"/Contents {number + 5 + count} 0 R /Resources {fonts} /MediaBox [0 0 600 800]"
         objects.append(f"<< /Type /Page /Parent 2 0 R {page_fields} >>")
     for page in pages:
-        stream = " ".join(["BT", *map(_draw, page), "ET"])
+        stream = " ".join([drawn, "BT", *map(_draw, page), "ET"])
         objects.append(f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream")
     data = b"%PDF-1.4\n"
     offsets = []

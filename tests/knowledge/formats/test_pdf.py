@@ -239,6 +239,93 @@ def test_words_without_a_space_between_them_are_two() -> None:
     assert read_drawings([(50, 700, 10, "The end"), (50 + 38.7, 700, 10, "of it is here")]) == ["The end of it is here"]
 
 
+CODE = ("`def run():", "`    stop()", "`    return 7")
+
+
+def test_what_is_drawn_last_stands_where_it_is_seen() -> None:
+    # So browsers draw listings: after all of the text, which may be wider or narrower.
+    texts = [*set_lines("Run it so:"), *set_lines("It stops then, and does so again.", top=600)]
+    (text,) = read_drawings([*texts, *set_lines(*CODE, top=670)])
+    assert text.startswith("Run it so:\n\n```\ndef run():\n    stop()\n    return 7\n```\n\nIt stops then")
+
+
+def test_columns_are_read_one_after_the_other() -> None:
+    columns = [*set_lines("One.", "Two.", left=50), *set_lines("Three.", "Four.", left=330)]
+    assert read_drawings(columns) == ["One.\nTwo.\n\nThree.\nFour."]
+
+
+def test_marks_of_items_stand_before_them() -> None:
+    page = [(70, 700, 10, "Start it"), (90, 686, 10, "now"), (75, 686, 10, "a."), (58, 700, 10, "1.")]
+    assert read_drawings(page) == ["1\\. Start it\na. now"]
+
+
+def test_marks_of_notes_stay_with_their_line_of_code() -> None:
+    marks = [(125, 700, 7, "1"), (52, 688, 7, "2")]
+    (text,) = read_drawings([*set_lines("`run(start)", "`", "`run(stop)"), *marks])
+    assert text == "```\nrun(start) (1)\n(2)\nrun(stop)\n```"
+
+
+def test_lines_within_a_grid_are_a_table() -> None:
+    across = [(50.0, 690.0 - 30 * row, 300.0, 1.0) for row in range(4)]
+    upright = [(place, 600.0, 1.0, 91.0) for place in (50.0, 150.0, 350.0)]
+    cells = [("Name", "What it is"), ("port", "the number that all of its"), ("host", "its name")]
+    drawings = [
+        (x, 680.0 - 30 * row, 10.0, cell)
+        for row, texts in enumerate(cells)
+        for x, cell in zip((55, 155), texts, strict=True)
+    ]
+    page = [(50, 720, 10, "Before"), *drawings, (155, 638, 10, "clients use"), (50, 570, 10, "After")]
+    text = read_pdf(draw_pdf(page, areas=[*across, *upright]))
+    table = "| Name | What it is |\n|---|---|\n| port | the number that all of its clients use |\n| host | its name |"
+    assert text == f"# Page 1\n\nBefore\n\n{table}\n\nAfter"
+
+
+def test_a_listing_beside_its_numbers_is_no_table() -> None:
+    areas = [(50.0, bottom, 300.0, 1.0) for bottom in (600.0, 660.0, 710.0)]
+    areas += [(place, 600.0, 1.0, 110.0) for place in (50.0, 80.0, 350.0)]
+    numbers = [*set_lines("1", "2", "3", left=60), (60, 640, 10, "4")]
+    page = [*numbers, *set_lines(*CODE, left=90), (90, 640, 10, "`stop()")]
+    assert "def run():\n    stop()\n    return 7" in read_pdf(draw_pdf(page, areas=areas))
+
+
+def test_a_frame_is_no_table() -> None:
+    frame = [
+        (40.0, 600.0, 300.0, 1.0),
+        (40.0, 720.0, 300.0, 1.0),
+        (40.0, 600.0, 1.0, 120.0),
+        (340.0, 600.0, 1.0, 120.0),
+    ]
+    text = read_pdf(draw_pdf(set_lines("One.", "Two."), areas=frame))
+    assert text == "# Page 1\n\nOne.  \nTwo."
+
+
+def test_icons_of_notes_are_read_as_their_labels() -> None:
+    icon = ("\uf0eb", 50.0, 90.0, 70.0, 120.0)
+    words = [(sign, 100.0 + 6 * place, 100.0, 106.0 + 6 * place, 112.0) for place, sign in enumerate("Take it")]
+    mark = ("\uf0eb", 90.0, 100.0, 96.0, 112.0)
+    assert [line.text for line in make_lines([[icon, *words]])] == ["TIP: Take it"]
+    assert [line.text for line in make_lines([[mark, *words]])] == ["Take it"]
+
+
+def test_a_bookmark_heads_the_line_that_has_its_number() -> None:
+    pages = write_pdf("There are\n1. Running\n2. Stopping\n1.1 Running\nRun it.")
+    text = read_pdf(add_bookmarks(pages, [(1, 0, "1.1 Running")]))
+    assert text.endswith("2\\. Stopping\n\n# 1.1 Running\n\nRun it.")
+
+
+def test_large_lines_head_their_text_where_no_bookmark_does() -> None:
+    text = [*set_lines(*LINES, *LINES, top=650), *set_lines(*LINES, top=480)]
+    first: list[Drawing] = [(50, 720, 24, "The broker"), (50, 680, 16, "1 Its disk")]
+    page = [*first, *text[:6], (50, 510, 16, "2 Its memory"), *text[6:]]
+    headings = [line for line in read_pdf(draw_pdf(page)).split("\n") if line.startswith("#")]
+    assert headings == ["# The broker", "# 1 Its disk", "# 2 Its memory"]
+    assert read_pdf(draw_pdf(first)) == "# Page 1\n\nThe broker\n\n1 Its disk"
+
+
+def test_short_lines_are_not_joined() -> None:
+    assert read_drawings(set_lines("level one", "level two", "level three")) == ["level one\nlevel two\nlevel three"]
+
+
 def test_a_page_without_end_takes_bounded_time() -> None:
     drawings: list[Drawing] = [(50, 700, 10, "x")] * 20_000
     start = time.thread_time()
