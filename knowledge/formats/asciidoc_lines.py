@@ -43,7 +43,9 @@ def find_titles(lines: Iterable[str]) -> dict[str, str]:
             titles |= {names[-1]: anchor[2] or title_above} if anchor[2] or title_above else {}
         elif title := HEADING.match(text) or TITLE.match(text):
             heading = title[title.lastindex or 1]
-            names += ["_" + re.sub(r"[\W_]+", "_", heading.lower()).strip("_"), heading]
+            words = re.sub(r"[\W_]+", "_", heading.lower()).strip("_")
+            # As the site may set them, too: without a prefix, and with hyphens.
+            names += [f"_{words}", words.replace("_", "-"), heading]
             titles |= {name: heading for name in names if name not in titles}
             names = []
             title_above = heading if TITLE.match(text) else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urljoin
+from urllib.parse import urljoin, urlsplit
 
 from knowledge.formats.html_markdown import iter_texts, render_markdown
 from knowledge.formats.main_content import find_main_content, is_hidden
@@ -64,7 +64,8 @@ def read_page(html: bytes, url: str, content_type: str = "") -> WebPage:
     rules = parse_page_rules(_find_meta(tree, "name", ("robots", ROBOT_NAME.lower())), ROBOT_NAME)
     base = _resolve(url, next(iter(tree.xpath("//base/@href")), "")) or url
     links = _find_links(tree, base) if rules.has_followable_links else ()
-    text = render_markdown(*find_main_content(tree), find_tab_labels(tree)) if rules.is_indexable else ""
+    host = urlsplit(url).hostname or ""
+    text = render_markdown(*find_main_content(tree), find_tab_labels(tree), host) if rules.is_indexable else ""
     title = " ".join(" ".join(tree.xpath("(//h1)[1]//text()") or tree.xpath("(//title)[1]//text()")).split())
     canonical = _resolve(base, next(iter(tree.xpath("//link[@rel='canonical']/@href")), ""))
     plain_text = _extract_plain_text(tree)

@@ -1,4 +1,4 @@
-"""HTML elements as blocks: headings, paragraphs, lists, notes, tables and code. Links keep their text only."""
+"""HTML elements as blocks: headings, paragraphs, lists, notes, tables and code, and links to other hosts."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, groupby, islice
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from core.markup.document import Block, BlockKind
+from core.markup.inline import WEB, write_link
 from core.markup.tables import join_texts
 from core.markup.writer import write_markdown
 from knowledge.formats.inline import escape, make_code
@@ -22,6 +23,22 @@ _BLOCK_TAGS = (
 )
 BLOCK_TAGS = frozenset(_BLOCK_TAGS.split())
 CODE_TAGS = frozenset(("code", "kbd", "samp", "tt"))
+# What a link may hold that is more than words.
+_NO_WORDS = (
+    *BLOCK_TAGS,
+    *CODE_TAGS,
+    *HEADINGS,
+    "br",
+    "button",
+    "img",
+    "li",
+    "math",
+    "ol",
+    "picture",
+    "pre",
+    "svg",
+    "ul",
+)
 # What a table holds that is used for layout, or whose cells do not fit on a line.
 NOT_IN_TABLES = ("table", "pre", "h1", "h2", "h3")
 # What only a table of which a cell is a name may hold.
@@ -69,7 +86,8 @@ class _Frame:
 class _Builder:
     """Collects blocks; the text of a paragraph waits until the next block begins."""
 
-    def __init__(self) -> None:
+    def __init__(self, host: str | None) -> None:
+        self.host = host
         self._frames = [_Frame("paragraph", None)]
         # Each with whether it is Markdown already.
         self._inline: list[tuple[bool, str]] = []
@@ -151,21 +169,24 @@ class _Builder:
             self.add(Block(frame.kind, frame.text, tuple(frame.children), frame.level))
 
 
-def render_markdown(root: Any, skipped: Collection[Any] = (), labels: Mapping[Any, str] | None = None) -> str:
+def render_markdown(
+    root: Any, skipped: Collection[Any] = (), labels: Mapping[Any, str] | None = None, host: str | None = None
+) -> str:
     """Return the content of an element as Markdown; the arguments are those of `read_html_blocks`."""
-    return write_markdown(read_html_blocks(root, skipped, labels))
+    return write_markdown(read_html_blocks(root, skipped, labels, host))
 
 
 def read_html_blocks(
-    root: Any, skipped: Collection[Any] = (), labels: Mapping[Any, str] | None = None
+    root: Any, skipped: Collection[Any] = (), labels: Mapping[Any, str] | None = None, host: str | None = None
 ) -> tuple[Block, ...]:
     """Return the content of an element of a tree without comments, without the elements in `skipped`.
 
-    `labels` has those of the elements that are the contents of tabs. The blocks have no lines.
+    `labels` has those of the elements that are the contents of tabs. With the `host` of the page, links to others stay.
+    The blocks have no lines.
     """
     from lxml import etree
 
-    builder = _Builder()
+    builder = _Builder(host)
     # Without recursion: elements may be nested deeply.
     walker = etree.iterwalk(root, events=("start", "end"))
     for event, element in walker:
@@ -191,17 +212,11 @@ def _write_whole(element: Any, builder: _Builder, skipped: Collection[Any]) -> b
         holders = islice(element.iterancestors(), MAX_LANGUAGE_DEPTH)
         if not any(holder.tag == "td" and _has_line_numbers(holder) for holder in holders):
             _write_code(element, builder, skipped)
-    elif tag == "math":
-        # As it was written, where the page says it.
-        formula = next(element.iterdescendants("annotation"), element)
-        builder.write(make_code("".join(iter_texts(formula, skipped.__contains__))), is_markdown=True)
     elif tag == "table" and (table := _read_table(element, skipped)):
         builder.end_paragraph()
         captions = [caption for caption in element.iterchildren("caption") if caption not in skipped]
         for block in [*(block for caption in captions for block in read_html_blocks(caption, skipped)), table]:
             builder.add(block)
-    elif tag in CODE_TAGS:
-        builder.write(make_code("".join(iter_texts(element, skipped.__contains__))), is_markdown=True)
     elif tag in HEADINGS:
         builder.end_paragraph()
         if text := " ".join(_read_heading(element, skipped).split()):
@@ -210,8 +225,39 @@ def _write_whole(element: Any, builder: _Builder, skipped: Collection[Any]) -> b
         builder.end_paragraph()
         builder.add(Block("break"))
     else:
-        return False
+        return _write_words(element, builder, skipped)
     return True
+
+
+def _write_words(element: Any, builder: _Builder, skipped: Collection[Any]) -> bool:
+    """Write a formula, code or a link within a line; false for any other element."""
+    tag = element.tag
+    if tag == "math":
+        # As it was written, where the page says it.
+        element = next(element.iterdescendants("annotation"), element)
+    elif tag not in CODE_TAGS and tag != "a":
+        return False
+    text = "".join(iter_texts(element, skipped.__contains__))
+    if tag != "a":
+        builder.write(make_code(text), is_markdown=True)
+        return True
+    address = _find_address(element, builder.host)
+    if address:
+        builder.write(text[: len(text) - len(text.lstrip())])
+        builder.write(write_link(escape(" ".join(text.split())), address), is_markdown=True)
+        builder.write(text[len(text.rstrip()) :])
+    return address != ""
+
+
+def _find_address(link: Any, host: str | None) -> str:
+    """Return where a link of words alone leads, if that is another host than its page's."""
+    address: str = link.get("href", "").strip()
+    if host is None or not address.startswith(WEB) or any(True for _ in link.iterdescendants(*_NO_WORDS)):
+        return ""
+    try:
+        return address if urlsplit(address).hostname not in (None, host) else ""
+    except ValueError:
+        return ""
 
 
 def _open(element: Any, builder: _Builder) -> None:

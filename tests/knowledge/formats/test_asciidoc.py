@@ -36,6 +36,7 @@ def walk(blocks: Iterable[Block]) -> Iterator[Block]:
         ("[source,xml]\n----\n<a/> <!--1-->\n<b/> <2>\n----", "```xml\n<a/> <!-- (1) -->\n<b/> <!-- (2) -->\n```"),
         (":hide-uri-scheme:\n\nhttps://a.org/b. Or https://c.org[C].",
          "[a.org/b](https://a.org/b). Or [C](https://c.org)."),
+        ("See <<set-up>>.\n\n== Set Up", "See Set Up.\n\n## Set Up"),
         ("----\na <.>\nb <.> <3>\n----", "```\na # (1)\nb # (2) (3)\n```"),
         ("[source,bash]\n----\n== no title\n----", "```bash\n== no title\n```"),
         ("----\na // \\<1>\nb # <2>\n---   <3>\nc -- <4>\nd \\<!--5-->\n----",
