@@ -29,7 +29,6 @@ from knowledge.sources.common.documents import (
     DocumentBudget,
     PathFilter,
     drop_partials,
-    drop_prints,
     fill_template,
     fingerprint,
 )
@@ -192,7 +191,7 @@ class FilesFolder:
                 shown = chr(0).join(part for pair in sorted(titles.items()) for part in pair)
                 fingerprints[path] += f"+{fingerprint(shown.encode())}"
         included_paths = {path for each in facts.values() for path in each.included_paths}
-        skipped_counts.update(drop_partials(fingerprints, included_paths) + drop_prints(fingerprints))
+        skipped_counts.update(drop_partials(fingerprints, included_paths))
         return fingerprints
 
     def _look(self, path: str) -> FileState | None:

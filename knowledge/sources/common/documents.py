@@ -105,7 +105,6 @@ _KINDS = {
 
 # Of these most bytes are no text.
 DOCUMENT_KINDS = frozenset({"pdf", "docx", "pptx", "xlsx", "html", "notebook"})
-_PRINTED_KINDS = frozenset({"asciidoc", "markdown", "rst"}) | DOCUMENT_KINDS - {"pdf"}
 _KIND_BY_SUFFIX = {suffix: kind for kind, suffixes in _KINDS.items() for suffix in suffixes.split()}
 _NAMES = """
     dockerfile containerfile makefile gnumakefile justfile jenkinsfile vagrantfile procfile rakefile gemfile brewfile
@@ -164,18 +163,6 @@ def drop_partials(fingerprints: dict[str, str], included_paths: Collection[str])
     for path in partials:
         del fingerprints[path]
     return Counter({"part of other pages": len(partials)} if partials else {})
-
-
-def drop_prints(fingerprints: dict[str, str]) -> Counter[str]:
-    """Remove each PDF beside the document of its name, of which it was made; return how many, by the reason.
-
-    The document says the same, with all that a print loses: what is a heading, a table, or code.
-    """
-    stems = {path.rpartition(".")[0] for path in fingerprints if detect_kind(path) in _PRINTED_KINDS}
-    prints = [path for path in fingerprints if detect_kind(path) == "pdf" and path.rpartition(".")[0] in stems]
-    for path in prints:
-        del fingerprints[path]
-    return Counter({"print of another file": len(prints)} if prints else {})
 
 
 class PathGlobs:

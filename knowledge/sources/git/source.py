@@ -24,7 +24,6 @@ from knowledge.sources.common.documents import (
     PathFilter,
     derive_template,
     drop_partials,
-    drop_prints,
     fill_template,
     fingerprint,
     redact_credentials,
@@ -357,7 +356,7 @@ class GitRepository:
             fingerprints[path] += f"+{fingerprint(shown.encode())}"
             included_paths.update(branch + included_path for included_path in completion.expansion.included_paths)
         await self._page_cache.keep(set(all_fingerprints.values()))
-        return drop_partials(fingerprints, included_paths) + drop_prints(fingerprints)
+        return drop_partials(fingerprints, included_paths)
 
     def _drop_repeated(self, fingerprints: dict[str, str]) -> Counter[str]:
         """Remove what an earlier branch holds unchanged; return how many files, by the reason."""

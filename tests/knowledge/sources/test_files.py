@@ -436,11 +436,3 @@ async def test_a_value_that_is_no_text_costs_no_page(tmp_path: Path) -> None:
     item = source(tmp_path)
     assert (await read(item))["page.md"].names == {"{{half": "\ufffd", "{{whole": "Rocket"}
     assert (await item.listing()).fingerprints.keys() == {"conf.py", "page.md"}
-
-
-async def test_a_print_is_left_out_beside_the_file_it_was_made_of(tmp_path: Path) -> None:
-    fill(tmp_path, "guide.adoc", "guide.pdf", "talk.PDF", "talk.pptx", "b/guide.pdf", "code.py", "code.pdf")
-    listing = await listed(tmp_path)
-    assert set(listing.fingerprints) == {"guide.adoc", "talk.pptx", "b/guide.pdf", "code.py", "code.pdf"}
-    assert listing.skipped["print of another file"] == 2
-    assert "guide.pdf" in (await listed(tmp_path, exclude=["*.adoc"])).fingerprints

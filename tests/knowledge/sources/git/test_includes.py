@@ -207,12 +207,3 @@ async def test_the_same_text_under_another_name_is_read_by_its_kind(tmp_path: Pa
     assert "+" not in (await open_repository(folder).listing()).fingerprints["a.rst"]
     commit(folder, {"b.md": None, "b.rst": text})
     assert "+" in (await open_repository(folder).listing()).fingerprints["a.rst"]
-
-
-async def test_a_print_is_left_out_beside_the_file_it_was_made_of(tmp_path: Path) -> None:
-    folder = make_repository(tmp_path / "repository")
-    commit(folder, {"docs/plain.pdf": "%PDF-1.4", "docs/other.pdf": "%PDF-1.4"})
-    listing = await open_repository(folder).listing()
-    assert "docs/plain.pdf" not in listing.fingerprints
-    assert "docs/other.pdf" in listing.fingerprints
-    assert listing.skipped["print of another file"] == 1
