@@ -315,6 +315,9 @@ class _Rewriter:
             items = {item.lower(): item for item in shown["items"].split("|")}
             self._tab_labels = {each.get("value", ""): each.get("label", "") for each in values} | items
             objects = []
+        elif objects and shown["title"] == read_attributes(bare).get("name"):
+            # It names what the items are of, and is not shown.
+            shown["title"] = ""
         self._emit_tag(position, name, is_closing, shown)
         self._emit_table(find_rows(attributes))
         for tool, command in find_commands(attributes):

@@ -36,7 +36,7 @@ from core.markup.tables import find_piped_rows, join_texts, split_grid, split_pi
 MAX_DEPTH = 8
 # Where front matter is.
 MAX_HEAD_CHARS = 2_000
-Reader = Callable[[str], tuple[Block, ...]]
+Reader = Callable[[str, Mapping[str, str]], tuple[Block, ...]]
 
 _DIRECTIVE = re.compile(r"\{([A-Za-z][\w:.+-]*)\}[ \t]*(.*)$")
 _CONTAINER = re.compile(r"\{?[ \t]*\.?(?:callout-)?([\w-]+)\}?[ \t]*(.*)$")
@@ -473,7 +473,7 @@ class _Reader:
             return self._read_table_directive(name, argument, options, body, body_numbers)
         if name == "eval-rst" and self._read_rst is not None and body_numbers:
             # Above it are as many lines as in the document.
-            return self._read_rst("\n" * (body_numbers[0] - 1) + code)
+            return self._read_rst("\n" * (body_numbers[0] - 1) + code, self._environment["labels"])
         if name == "glossary":
             return self._read_glossary(body, body_numbers)
         if name in _CARDS:

@@ -68,12 +68,14 @@ _OLD_MARKS = re.compile(
     r"|(?<![\w+])\+(?P<code>(?!\s)[^+\n]{1,300}(?<!\s))\+(?![\w+])"
     r"|\[[\w.# -]{1,60}\](?P<empty>'')|(?<![\w;:}'])'(?P<italic>(?![\s'])(?:[^'\n]|'(?=\w)){1,300}(?<!\s))'(?![\w'])"
 )
-_SYMBOLS = {"`'": "’", "(C)": "©", "(R)": "®", "(TM)": "™"}
-_SYMBOL = re.compile(r"(?<=\w)`'|\\?\((?:C|R|TM)\)")
+_SYMBOLS = {
+    "`'": "’", "(C)": "©", "(R)": "®", "(TM)": "™", "...": "…", "->": "→", "=>": "⇒", "<-": "←", "<=": "⇐",
+}  # fmt: skip
+_SYMBOL = re.compile(r"(?<=\w)`'|\\?(?:\((?:C|R|TM)\)|(?<!\.)\.\.\.(?!\.)|(?<![-=<])(?:[-=]>|<[-=])(?![-=>]))")
 _ALT = re.compile(r"(?:^|,)[ ]{0,5}alt=\"?([^\",]{1,200})")
 # What a macro of an extension shows, by the name of an attribute.
 _SHOWN = re.compile(r"(?:^|,)[ ]{0,5}(?:alt|caption|display|label|text|title)=\"?([^\",]{1,200})")
-_DASHES = re.compile(r"(?<=\w)--(?=\w)|(?<= )--(?= )")
+_DASHES = re.compile(r"(?<=\w)--(?=\w)|(?<!\S)--(?!\S)")
 # What is left of a picture.
 _HOLE = re.compile(r"(?<=\S)[ ]{2,}(?=\S)")
 _CLOSING_SIGNS = tuple(".,;:!?)")

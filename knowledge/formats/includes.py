@@ -56,6 +56,8 @@ _ASCIIDOC = re.compile(r"include::([^\[\]]*\S)\[(.*)\][ \t]*$")
 _ASCIIDOC_ATTRIBUTE = re.compile(r":([\w-]+):[ \t]+(\S.*)$")
 _ASCIIDOC_REFERENCE = re.compile(r"\{([\w-]+)\}")
 _ASCIIDOC_HEADING = re.compile(r"={1,6}(?=[ \t]+\S)")
+# What code in AsciiDoc, or a comment, begins and ends with.
+_ASCIIDOC_DELIMITER = re.compile(r"(-{4,}|\.{4,}|\+{4,}|/{4,}|`{3})[^\s`]*[ \t]*$")
 _SNIPPET = re.compile(r"([ \t]*)-{1,}8<-{1,}[ \t]+[\"']([^\"'\n]+)[\"'][ \t]*$")
 _SNIPPET_FENCE = re.compile(r"([ \t]*)-{1,}8<-{1,}[ \t]*$")
 _MDBOOK = re.compile(r"(?<!\\)\{\{#(include|rustdoc_include|playground)[ \t]+([^{}\s][^{}\n]{0,300})\}\}")
@@ -489,7 +491,16 @@ def _resolve_antora(target: str, path: str) -> list[str]:
 
 
 def _shift_headings(lines: Sequence[str], offset: str) -> list[str]:
+    """Return lines with their headings so many levels lower; what looks like one in code is none."""
     if not re.fullmatch(r"[+-]?[0-5]", offset):
         return list(lines)
-    shift = int(offset)
-    return [_ASCIIDOC_HEADING.sub(lambda match: "=" * min(6, max(1, len(match[0]) + shift)), line) for line in lines]
+    shifted: list[str] = []
+    delimiter = ""
+    for line in lines:
+        found = _ASCIIDOC_DELIMITER.match(line)
+        if found and delimiter in ("", found[1]):
+            delimiter = "" if delimiter else found[1]
+        heading = None if delimiter else _ASCIIDOC_HEADING.match(line)
+        marks = "=" * min(6, max(1, len(heading[0]) + int(offset))) if heading else ""
+        shifted.append(marks + line[heading.end() if heading else 0 :])
+    return shifted

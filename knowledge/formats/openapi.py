@@ -129,11 +129,14 @@ class _ApiSpec:
     def _parameter_row(self, parameter: JsonObject) -> list[str]:
         if not _get_name(parameter):
             return [_reference_name(parameter["$ref"]), "", f"see {parameter['$ref']}"]
-        schema = parameter.get("schema", parameter)
+        media = next(iter(_as_mapping(parameter.get("content")).values()), parameter)
+        schema = _as_mapping(media).get("schema", parameter)
+        fields = (f"`{name}`: {_with_notes(meaning, [kind])}" for name, kind, meaning in self._field_rows(schema))
         notes = [
             self._describe_type(schema),
             "required" if parameter.get("required") is True else "",
             *self._describe_values(schema, parameter),
+            *fields,
         ]
         return [_get_name(parameter), str(parameter.get("in", "")), _with_notes(_get_description(parameter), notes)]
 

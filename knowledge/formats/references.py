@@ -128,7 +128,9 @@ def find_references(kind: str, text: str) -> tuple[str, ...]:
     """Return the references of a document that have no text of their own, each once, as they are written."""
     patterns = {"asciidoc": _ASCIIDOC_REFERENCE, "markdown": _MARKDOWN_REFERENCE, "rst": _RST_REFERENCE}
     kind = find_markup(text) if kind == "text" else kind
-    found = patterns[kind].findall(text) if kind in patterns else ()
+    found = patterns[kind].findall(text) if kind in patterns else []
+    if kind == "markdown" and "eval-rst" in text:
+        found += _RST_REFERENCE.findall(text)
     return tuple(dict.fromkeys(map("".join, found)))
 
 

@@ -594,7 +594,7 @@ def test_mdx_is_read_without_its_script() -> None:
         (
             '<Types name="Run" type={{ "id": {"description": "", "type": "string"},\n'
             "  size: { text: 'How big', type: 'int' } }} />",
-            "**Run**\n\n**id**: `string`\n\n**size**: How big (`int`)",
+            "**id**: `string`\n\n**size**: How big (`int`)",
         ),
         (
             '<Types type={{ "a": { "text": "As \\"b\\"\\nor c", "type": "d" } }} />',
@@ -788,7 +788,7 @@ def test_directives_that_are_not_known_keep_their_text() -> None:
 
 
 def test_what_a_hook_reads_stands_in_its_place() -> None:
-    blocks = read_markdown("a\n\n```{eval-rst}\nb\n```\n", lambda text: (Block("paragraph", text.upper()),))
+    blocks = read_markdown("a\n\n```{eval-rst}\nb\n```\n", lambda text, _names: (Block("paragraph", text.upper()),))
     assert [block.text for block in blocks] == ["a", "\n\n\nB"], "above it are the lines of the document"
 
 
@@ -1439,3 +1439,11 @@ def test_a_box_without_a_title_is_a_quotation_and_tabs_are_named_as_their_group_
     assert write_markdown(read_markdown(box, is_mdx=True)) == "> Mind this.\n\nMore."
     tabs = "<Tabs items={['Expo', 'FCM']}>\n<Tab value=\"fcm\">\n\nOne\n\n</Tab>\n</Tabs>"
     assert write_markdown(read_markdown(tabs, is_mdx=True)) == "**FCM**\n\nOne"
+
+
+def test_restructuredtext_in_a_page_knows_what_its_references_lead_to() -> None:
+    page = "```{eval-rst}\nSee :ref:`io` and :ref:`own`.\n```\n\n(own)=\n## Own part"
+    blocks = read_markdown(
+        page, lambda _text, names: (Block("paragraph", f"{names['io']} {names['own']}"),), names={"io": "Reading files"}
+    )
+    assert write_markdown(blocks) == "Reading files Own part\n\n## Own part"

@@ -250,7 +250,14 @@ BODY = {
     "x-paths": {"/rooms": {"get": {"summary": "List all rooms"}}},
     "components": {
         "parameters": {
-            "Lim": {"name": "lim", "in": "query", "description": "how many at most", "schema": {"type": "integer"}}
+            "Lim": {
+                "name": "lim",
+                "in": "query",
+                "description": "how many at most",
+                "content": {
+                    "application/json": {"schema": {"type": "object", "properties": {"n": {"type": "integer"}}}}
+                },
+            }
         },
         "requestBodies": {
             "Wall": {
@@ -291,7 +298,7 @@ def test_what_is_sent_and_comes_back_is_read() -> None:
     text, kind = read_document("x.json", "text", json.dumps(BODY).encode())
     assert kind == "markdown"
     for part in (
-        "| lim | query | how many at most (integer) |",
+        "| lim | query | how many at most (object, `n`: (integer)) |",
         "| Trace |  | see common.yaml#/parameters/Trace |",
         "| Nowhere |  | see #/components/parameters/Nowhere |",
         "Request body (required): What it is made of",

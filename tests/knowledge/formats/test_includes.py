@@ -57,6 +57,7 @@ FILES = {
     "docs/_part.mdx": "Shown *once*.",
     "docs/app.js": "let a;\n// #region r\nlet b;\n// #endregion r\n// [!region v]\nlet c;\n// [!endregion]",
     "docs/part.adoc": "= Part\n\nText.",
+    "docs/code.adoc": "== Part\n\nx = 1\n\n----\n= 2\n----\n\n== End",
     "docs/deep/a.rst": ".. include:: b.rst",
     "docs/deep/b.rst": "Deep.",
     "docs/_includes/part.html": "<b>{{ include.content }}</b>",
@@ -157,6 +158,7 @@ def test_markdown(text: str, expected: str) -> None:
     ("text", "expected"),
     [
         ("A\n\ninclude::part.adoc[leveloffset=+1]", "A\n\n== Part\n\nText."),
+        ("include::code.adoc[leveloffset=+1]", "=== Part\n\nx = 1\n\n----\n= 2\n----\n\n=== End"),
         ("----\ninclude::app.py[tag=a]\n----", "----\nx = 1\n----"),
         ("include::app.py[lines=1;4..5]", "import os\ndef run():\n    return 1"),
         (":dir: deep\n\ninclude::{dir}/b.rst[]", ":dir: deep\n\nDeep."),
