@@ -5,21 +5,19 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text as sql
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import Connection, text as sql
 
 from core.catalogue import ENGLISH
 from core.llm.images import MAX_BYTES, detect_format
 from core.messaging.feedback.handoff import format_name, make_handoff
 from core.ports import Sink
 from core.storage.chat_history import ChatHistory
-from core.storage.engine import Database
+from core.storage.engine import Database, Result
 from core.storage.lessons import TaughtAnswerRepository
 from core.storage.message_lookup import MessageLookup
 from core.storage.messages import Journal
@@ -328,13 +326,12 @@ class LateDatabase(Database):
     late = asyncio.Event()
     waiting = 0
 
-    @asynccontextmanager
-    async def connect(self) -> AsyncIterator[AsyncConnection]:
-        async with super().connect() as connection:
-            yield connection
+    async def read(self, read: Callable[[Connection], Result]) -> Result:
+        result = await super().read(read)
         LateDatabase.waiting += 1
         if LateDatabase.waiting == 1:
             await LateDatabase.late.wait()
+        return result
 
 
 async def test_what_a_command_sets_is_not_undone_by_an_older_reading(tmp_path: Path) -> None:
