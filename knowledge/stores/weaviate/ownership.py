@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from core.errors import StoreError
 from core.observability.logs import get_logger
 from knowledge.ports import StoreOwner
@@ -11,6 +13,8 @@ from knowledge.stores.weaviate.schema import OWNER_KEY, NewObject
 
 _log = get_logger(__name__)
 
+# Longer than a server takes to write an object.
+SETTLES_AFTER_S = 0.3
 WAY_OUT = f"set tenant or collection in {SETTINGS_SECTION}"
 
 
@@ -23,12 +27,12 @@ async def claim_ownership(cluster: Cluster, owner: StoreOwner) -> None:
     if await require_ownership(cluster, owner):
         return
     sources = await cluster.sources()
-    if await cluster.create(NewObject(OWNER_KEY, {"owner": owner.id})):
-        if sources:
-            _log.warning("store.adopted", store=cluster.store_name, sources=sorted(sources), deployment=owner.id)
-        return
-    # Another process was faster.
+    is_created = await cluster.create(NewObject(OWNER_KEY, {"owner": owner.id}))
+    # The server looks for an object and then writes it: two that create one at once may both succeed, and one stays.
+    await asyncio.sleep(SETTLES_AFTER_S if is_created else 0)
     await require_ownership(cluster, owner)
+    if is_created and sources:
+        _log.warning("store.adopted", store=cluster.store_name, sources=sorted(sources), deployment=owner.id)
 
 
 async def require_ownership(cluster: Cluster, owner: StoreOwner) -> bool:
