@@ -352,6 +352,8 @@ class Bridge:
         """Return who asked. Raises `NotShown` where the question is gone or enough bots have answered it."""
         room_id, event_id = reply["chat"], reply["event_id"]
         room = self._client.rooms.get(room_id)
+        if room is None and not self._client.next_batch:
+            raise NotShown(503, "the rooms are not known yet")
         if room is None or room.encrypted:
             raise NotShown(410, "the bot is not in this room, or it is encrypted")
         if not event_id:
