@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import re
 import sys
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -43,6 +44,8 @@ MIN_REPEATS = 3
 MAX_PAGE_DIGITS = 6
 # A heading is so many times as large as the text, and so much of it is headings, at most.
 HEADING_SIZE = 1.25
+# What goes on for longer is text.
+MAX_TITLE_CHARS = 300
 MAX_HEADING_SHARE = 0.1
 MAX_BOOKMARKS = 5_000
 # More are a drawing.
@@ -228,7 +231,8 @@ def _find_headings(pages: Sequence[list[Line]]) -> Mapping[int, Sequence[Bookmar
     large = [round(line.size) for _, line in lines if line.size > HEADING_SIZE * usual and _TITLE.search(line.text)]
     top = Counter(large).most_common(1)[0][0] if large else 0
     # What is larger than most of them, as a title or an example, heads none of those that follow.
-    levels = {size: 1 + sum(size < other <= top for other in {*large}) for size in large}
+    smaller = sorted({size for size in large if size <= top})
+    levels = {size: 1 + len(smaller) - bisect_right(smaller, size) for size in large}
     headings: dict[int, list[Bookmark]] = defaultdict(list)
     # Where much is large, as on a poster, size tells nothing.
     if sum(sizes[size] for size in levels) > MAX_HEADING_SHARE * sizes.total():
@@ -238,7 +242,8 @@ def _find_headings(pages: Sequence[list[Line]]) -> Mapping[int, Sequence[Bookmar
         place = (number, round(line.size))
         if place[1] in levels and _TITLE.search(line.text):
             # A title of two lines is one; two of one size may have their numbers.
-            before = headings[number].pop()[1] if place == last and not _SECTION.match(line.text) else ""
+            is_second = place == last and not _SECTION.match(line.text)
+            before = headings[number].pop()[1][:MAX_TITLE_CHARS] if is_second else ""
             headings[number].append((levels[place[1]], f"{before} {line.text}".lstrip()))
             last = place
         else:
