@@ -29,8 +29,6 @@ _PART = re.compile(r"[ \t]*//[ \t]*-[ \t]+[\w-]+[ \t]*$")
 # Lines of Rust that its documentation does not show; with another `#` before it, the sign itself is meant.
 _HIDDEN_RUST = re.compile(r"[ \t]*#(?:[ \t]|$)")
 MAX_SNIPPET_CHARS = 20_000
-# A question to it, which stands below what it asks about, also in code that it does not check.
-_QUESTION = re.compile(r"^[ \t]*//[ \t]*\^\?[ \t]*$\n?", re.MULTILINE)
 _TWOSLASH = re.compile(r"^[ \t]*//[ \t]*(?:@(?!filename)\w+(?::[^\n]*)?|\^[?|][^\n]*)$\n?", re.MULTILINE)
 
 
@@ -90,8 +88,6 @@ def strip_hidden(code: str) -> str:
         code = _REMARK.sub("", code)
     if "---cut" in code:
         code = _cut(code)
-    if "^?" in code:
-        code = _QUESTION.sub("", code)
     return _MARK.sub("", code) if "[!code" in code else code
 
 
