@@ -38,7 +38,7 @@ _OTHER_ADDRESS = re.compile(r"\]\((?!https?://)[^)]*[^)\w./#?=%-]")
 # What is in code, which a dot before its name says to look for everywhere.
 _OBJECT_ROLES = re.compile(r"func|class|meth|mod|attr|exc|data|obj|const|function|method|attribute|module|exception")
 _CODE_ROLES = re.compile(
-    rf"{_OBJECT_ROLES.pattern}|option|envvar|file|command|setting|signal|reqmeta|program|code|samp|kbd|guilabel"
+    rf"{_OBJECT_ROLES.pattern}|any|option|envvar|file|command|setting|signal|reqmeta|program|code|samp|kbd|guilabel"
 )
 # What Sphinx shows with brackets.
 CALLABLE_ROLES = ("func", "meth")
@@ -506,7 +506,7 @@ def write_role(match: re.Match[str], labels: Mapping[str, str] = MappingProxyTyp
     name = _TARGET.sub("", content)
     if _ICON_ROLES.fullmatch(role):
         return ""
-    if role in _REFERENCE_ROLES:
+    if role in _REFERENCE_ROLES or (role == "any" and name in labels):
         return labels.get(name) or name_label(name)
     if _OBJECT_ROLES.fullmatch(role):
         name = name.removeprefix(".")

@@ -88,6 +88,6 @@ OBJECTS = frozenset(
 OBJECT_ROLES = frozenset("attr class cls const data exc func meth mod obj".split())  # noqa: SIM905
 CODE_ROLES = OBJECT_ROLES | frozenset(
     """
-    cmdoption code command confval envvar file kbd literal macro member option program samp setting signal type var
+    any cmdoption code command confval envvar file kbd literal macro member option program samp setting signal type var
     """.split()  # noqa: SIM905
 )

@@ -95,6 +95,7 @@ def labels(text: str) -> list[tuple[str, str]]:
         ("See {class}`~.Result` and {meth}`~.a.b`.", "See `Result` and `b()`."),
         ("See {ref}`other-part`, {doc}`/guide/first_steps`, [](#Run.stop).", "See other part, first steps, Run.stop."),
         ("A {class}`Viewer<napari.Viewer>` and {ref}`it <a>`.", "A `Viewer` and it."),
+        ("See {any}`a.solve`, {any}`the way <a.solve>` or {any}`run(...)<r>`.", "See `a.solve`, `the way` or `run(...)`."),
         ("Set {attr}`.Run.name` in {file}`.env`.", "Set `Run.name` in `.env`."),
         ("Pass :tooltip[the key]{open} and `:a[b]`, :see[x](y).", "Pass the key and `:a[b]`, :seex."),
         ("{{#title Guide}} The {{%segment outline}} guide.", "The guide."),
@@ -143,8 +144,8 @@ def test_an_address_that_holds_data_is_no_text(link: str) -> None:
 
 
 def test_references_show_the_title_of_a_part_of_the_page() -> None:
-    text = "(start)=\n\n# The *start*\n\nSee {ref}`start`, {ref}`here <start>` and [](#start)."
-    assert read_markdown(text)[-1].text == "See The start, here and The start."
+    text = "(start)=\n\n# The *start*\n\nSee {ref}`start`, {ref}`here <start>`, {any}`start` and [](#start)."
+    assert read_markdown(text)[-1].text == "See The start, here, The start and The start."
 
 
 def test_braces_with_a_value_are_text() -> None:

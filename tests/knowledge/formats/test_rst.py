@@ -55,6 +55,7 @@ def test_what_nobody_sees_is_no_content(text: str, expected: str) -> None:
         ("2 * 3, f(*args), <name>, a_b", "2 * 3, f(\\*args), \\<name>, a_b"),
         (":ref:`the guide <x>` :py:func:`~os.path.join` :class:`!Lock` :term:`node`", "the guide `join()` `Lock` node"),
         (":class:`~@AsyncResult` :func:`~solve` :file:`~/.bashrc`", "`@AsyncResult` `solve()` `~/.bashrc`"),
+        ("See :any:`a.solve` and :any:`the way <a.solve>`.", "See `a.solve` and `the way`."),
         (":unknown-role:`kept text` :kbd:`Ctrl+C` :menuselection:`File --> Save`", "kept text `Ctrl+C` File → Save"),
         (":rfc:`9309` :samp:`print({x})` :guilabel:`&Open`", "RFC 9309 `print(x)` Open"),
         ("conda_ and `the site <https://a.example/b>`_ and `here`__\n\n.. _conda: https://conda.io\n__ https://c.example",
