@@ -24,6 +24,8 @@ MIN_STATIC_CHARS = 200
 _REFRESH = re.compile(
     r"\s*+(\d{0,6}(?:\.\d{0,6})?)(?:\s++[;,]?|[;,])\s*+(?>(?:url\s*=\s*)?)[\"']?([^\"'\s;,][^\"']*)", re.IGNORECASE
 )
+# The texts of what is the title of a page, best first: a cell may hold a heading of its own.
+_TITLES = ("(//h1[not(ancestor::td or ancestor::th)])[1]//text()", "(//title)[1]//text()", "(//h1)[1]//text()")
 # The elements that frameworks fill, while nothing but a sign of waiting is in them.
 _SCRIPT_ROOTS = "//*[@id='root' or @id='app' or @id='__next' or @id='__nuxt' or @id='svelte' or self::app-root]"
 _EMPTY = "[string-length(normalize-space(.)) < 40]"
@@ -66,7 +68,7 @@ def read_page(html: bytes, url: str, content_type: str = "") -> WebPage:
     links = _find_links(tree, base) if rules.has_followable_links else ()
     host = urlsplit(url).hostname or ""
     text = render_markdown(*find_main_content(tree), find_tab_labels(tree), host) if rules.is_indexable else ""
-    title = " ".join(" ".join(tree.xpath("(//h1)[1]//text()") or tree.xpath("(//title)[1]//text()")).split())
+    title = " ".join(" ".join(next(filter(None, map(tree.xpath, _TITLES)), ())).split())
     canonical = _resolve(base, next(iter(tree.xpath("//link[@rel='canonical']/@href")), ""))
     plain_text = _extract_plain_text(tree)
     return WebPage(

@@ -95,7 +95,10 @@ def labels(text: str) -> list[tuple[str, str]]:
         ("See {class}`~.Result` and {meth}`~.a.b`.", "See `Result` and `b()`."),
         ("See {ref}`other-part`, {doc}`/guide/first_steps`, [](#Run.stop).", "See other part, first steps, Run.stop."),
         ("A {class}`Viewer<napari.Viewer>` and {ref}`it <a>`.", "A `Viewer` and it."),
-        ("See {any}`a.solve`, {any}`the way <a.solve>` or {any}`run(...)<r>`.", "See `a.solve`, `the way` or `run(...)`."),
+        (
+            "See {any}`a.solve`, {any}`the way <a.solve>` or {any}`run(...)<r>`.",
+            "See `a.solve`, `the way` or `run(...)`.",
+        ),
         ("Set {attr}`.Run.name` in {file}`.env`.", "Set `Run.name` in `.env`."),
         ("Pass :tooltip[the key]{open} and `:a[b]`, :see[x](y).", "Pass the key and `:a[b]`, :seex."),
         ("{{#title Guide}} The {{%segment outline}} guide.", "The guide."),

@@ -50,6 +50,9 @@ def read(main: str) -> str:
          "| A | B | C |\n|---|---|---|\n| x |  | y |"),
         ("<table><tr><th>Day</th><th>Open</th></tr><tr><td>Mon</td><td><ul><li>10<li>20</ul></td></tr></table>",
          "| Day | Open |\n|---|---|\n| Mon | 10; 20 |"),
+        ("<h1>A</h1><h2>B</h2><table><tr><td>Write<td><h1>C</h1><pre>d</pre><h2>E</h2>f</table>",
+         "# A\n\n## B\n\nWrite\n\n**C**\n\n```\nd\n```\n\n**E**\n\nf"),
+        ("<h1>A</h1><table><tr><td>b<td><h2>C</h2>d</table>", "# A\n\nb\n\n## C\n\nd"),
         ("<p>Let <math><mi>x</mi><mo>=</mo><mn>2</mn></math> hold.</p>", "Let `x=2` hold."),
         ("<p>So <math><semantics><mi>y</mi><annotation>y^2</annotation></semantics></math>.</p>", "So `y^2`."),
         ("<p>a <!-- hidden --> b</p>", "a b"),
@@ -322,3 +325,10 @@ def test_the_time_grows_with_the_code(unit: str) -> None:
 def test_comments_take_a_time_that_grows_with_their_number() -> None:
     limits = Growth(quick_size=9, quick_s=0.0, size=720_000, min_s=0.2, max_s=10.0)
     assert find_growth(read, [Text("", "<!--x-->y", "")], limits) == ""
+
+
+@pytest.mark.parametrize(("above", "title"), [("<h1>Tank</h1>", "Tank"), ("", "The site")])
+def test_a_heading_in_a_cell_is_no_title_of_a_page_that_has_another(above: str, title: str) -> None:
+    table = "<table><tr><td><h1>Cell</h1></td></tr></table>"
+    html = f"<html><head><title>The site</title></head><body>{table}{above}<p>{TEXT}</body></html>"
+    assert read_page(html.encode(), "https://example.org/").title == title
