@@ -39,9 +39,11 @@ _TOKEN = re.compile(
     r"(?>(?:[ ]{4}[^\n]*|[ \t]*)\n)*|\w{1,100}(?:\.\w{1,100}){1,20}[ \t]*$)"
     r"|r\[[\w.-]{1,200}\][ \t]*$"
     r"|---type-table---[ \t]*\n[^\n]{0,300}\n---end---[ \t]*$)"
-    r"|(?P<module>import\s(?:[^'\"<>`.()]{0,500}\sfrom\s*)?['\"][^'\"\n]{1,200}['\"]"
+    # Above its statements, a comment may say what they are.
+    r"|(?P<module>(?>(?:(?:/\*[^*\n]{0,200}\*/|//[^\n]{0,200})[ \t]*\n){0,3})"
+    r"(?:import\s(?:[^'\"<>`.()]{0,500}\sfrom\s*)?['\"][^'\"\n]{1,200}['\"]"
     r"|export\s+(?:(?:const|let|var)\s+[\w{\[]|(?:async\s+)?function\b|class\b"
-    r"|default\s+(?:function|class|[({\w.]+[({;])|[{*])))"
+    r"|default\s+(?:function|class|[({\w.]+[({;])|[{*]))))"
     r"|(?P<ticks>`+)"
     r"|(?P<comment><!--|\{/\*)"
     r"|(?P<note>(?<!\S)%%(?=\S)[^%\n]{1,1000}%%(?!\S)|\{(?:>>[^{}\n]{0,1000}<<|--[^{}\n]{0,1000}--|#-?\s[^{}]{0,1000}#)\})"

@@ -525,7 +525,10 @@ def test_tabs_keep_their_labels(tabs: str) -> None:
 
 
 MDX = """\
+/* what shows it */
+// of the theme
 import Tabs from '@theme/Tabs';
+/* what says it */
 import {
   Note,
 
@@ -581,7 +584,7 @@ def test_mdx_is_read_without_its_script() -> None:
         "- one\n  - two\n\n```js\nimport x from 'y';\nexport const z = <Tab/>;\n```"
     )
     [code] = [block for block in read_markdown(MDX) if block.language == "bash"]
-    assert (code.start_line, code.end_line) == (33, 36)
+    assert (code.start_line, code.end_line) == (36, 39)
 
 
 @pytest.mark.parametrize(
@@ -1103,6 +1106,7 @@ HOSTILE = [
     "# a\n",
     "a\n===\n",
     "import x from 'y'\n\n",
+    "/* a */\n",
     "export const a = {\n",
     "{% a %}\n",
     "> - ",
