@@ -17,6 +17,15 @@ from markdown_it.token import Token
 from core.markup.block_parser import make_parser
 from core.markup.collector import ADMONITIONS, VERSIONS, BlockCollector, make_item
 from core.markup.components import read_source
+from core.markup.directives import (
+    CELLS,
+    CODE_DIRECTIVES,
+    EMPTY_DIRECTIVES,
+    SHOWN_OPTION,
+    name_directive,
+    read_fields,
+    skip_options,
+)
 from core.markup.document import Block, BlockKind, to_plain
 from core.markup.front_matter import read_description, read_substitutions
 from core.markup.hidden_code import fill_snippets, show_rust, strip_hidden, strip_twoslash
@@ -28,7 +37,6 @@ from core.markup.inline import (
     take_notes,
     to_title,
     write_code,
-    write_short_codes,
 )
 from core.markup.tables import find_piped_rows, join_texts, split_grid, split_piped_rows
 
@@ -49,11 +57,6 @@ _HIDDEN_CHUNK = re.compile(r"\{\w+[ ,].*\b(?:echo|include)[ ]?=[ ]?F(?:ALSE)?\b"
 _CAPTION = re.compile(r"\A:(?:[ \t]+|$)")
 # What Docsify writes behind a heading.
 _HEADING_MARK = re.compile(r"(?<![ \t])[ \t]++(?::[a-z]+=[\w-]+|\{[a-z]+-ignore(?:-all)?\})[ \t]*+$")
-_OPTION = re.compile(r"[ \t]*:[\w-]+:(?:[ \t]|$)")
-_SHOWN_OPTION = re.compile(
-    r"^[ \t]*:([\w-]+):[ \t]+(?:\"?([^\Wa-z][^\s\"]*[ ][^\n\"]+)|\"([^\n\"]+)\"[ \t]*$)", re.MULTILINE
-)
-_FIELD = re.compile(r"^:([A-Za-z][\w .-]{0,60}):[ \t]+(?=\S)", re.MULTILINE)
 # In quotes up to the end, for there may be others within.
 _QUOTED = re.compile(r"([\"'])(.{1,200})\1[ \t]*$|[\"'\[]([^\"'\[\]]{1,200})[\"'\]]")
 _TITLE_ATTRIBUTE = re.compile(r"\b(?:title|label|tab|(?:file)?name)=[\"']([^\"']{1,200})[\"']")
@@ -83,25 +86,6 @@ _SNIPPET = re.compile(r"(?:[\w+#-]{1,20}[ ]+)?twoslash[ ]+include[ ]+([\w-]{1,60
 _KERNEL = re.compile(
     r"^kernelspec:[ ]{0,8}\n(?:[ ]{1,8}[^\n]{0,200}\n){0,10}?[ ]{1,8}(?:language|name):[ ]{1,8}[\"']?([A-Za-z]+)",
     re.MULTILINE,
-)
-_CODE_DIRECTIVES = frozenset(
-    ("code", "code-block", "code-cell", "sourcecode", "prompt", "parsed-literal", "doctest", "terminal", "testcode")
-)
-# Code of which the name says the language: the cells of R Markdown and Quarto, and drawings.
-_CELLS = frozenset(("r", "python", "julia", "bash", "sql", "js", "ojs", "math", "mermaid", "dot"))
-# What they hold is a list of files, a picture or an index.
-_EMPTY_DIRECTIVES = frozenset(
-    (
-        "toctree",
-        "include",
-        "literalinclude",
-        "image",
-        "contents",
-        "index",
-        "currentmodule",
-        "bibliography",
-        "raw-cell",
-    )
 )
 _LABELLED: dict[str, BlockKind] = {
     "card": "definition",
@@ -275,7 +259,7 @@ class _Reader:
         while content[text_start : text_start + 1] in _NO_TEXT_SIGNS and (mark := _NO_TEXT.match(content, text_start)):
             start += mark[0].count("\n")
             text_start = mark.end()
-        if fields := _read_fields(content[text_start:]):
+        if fields := read_fields(content[text_start:]):
             bodies = [Block("paragraph", self._clean(text), start_line=start, end_line=end) for _, text in fields]
             return [
                 Block("definition", name, (body,), start_line=start, end_line=end)
@@ -453,18 +437,18 @@ class _Reader:
 
     def _read_directive(self, name: str, argument: str, lines: list[str], numbers: list[int]) -> Sequence[Block]:
         """Read a directive of MyST: one that is not known keeps its text."""
-        body, body_numbers = _skip_options(lines, numbers)
+        body, body_numbers = skip_options(lines, numbers)
         code = _strip_blank_lines("\n".join(body))
         options = "\n".join(lines[: len(lines) - len(body)])
-        if name in _EMPTY_DIRECTIVES or (name in _CODE_DIRECTIVES and _HIDDEN_INPUT.search(options)):
+        if name in EMPTY_DIRECTIVES or (name in CODE_DIRECTIVES and _HIDDEN_INPUT.search(options)):
             return ()
         if name == "parsed-literal":
             code = "\n".join(line[: len(line) - len(line.lstrip())] + to_plain(self._clean(line)) for line in body)
             code = _strip_blank_lines(code)
-        if name in _CODE_DIRECTIVES or name in _CELLS:
+        if name in CODE_DIRECTIVES or name in CELLS:
             default = self._kernel if name == "code-cell" else ""
-            language = name if name in _CELLS else argument.partition(" ")[0].lower() or default
-            options_of_cell = _CELL_OPTIONS.match(code) if name in _CELLS else None
+            language = name if name in CELLS else argument.partition(" ")[0].lower() or default
+            options_of_cell = _CELL_OPTIONS.match(code) if name in CELLS else None
             if options_of_cell:
                 code = "" if _HIDDEN_CELL.search(options_of_cell[0]) else code[options_of_cell.end() :].strip("\n")
             block = Block("code", code, language=language, start_line=numbers[0], end_line=numbers[-1])
@@ -479,12 +463,12 @@ class _Reader:
         if name in _CARDS:
             body = ["" if _CARD_RULE.match(line) else line for line in body]
         # Of what a domain describes, an option that is a sentence is shown, and what is in quotes.
-        shown = _SHOWN_OPTION.findall(options) if ":" in name else []
+        shown = SHOWN_OPTION.findall(options) if ":" in name else []
         sentences = [sentence for _, sentence, _ in shown if sentence]
         facts = [f"{option}: {value}" for option, _, value in shown if value]
         body = [*sentences, "", "; ".join(facts), "", *body]
         body_numbers = [*[numbers[0]] * (len(sentences) + 3), *body_numbers]
-        name, title, argument = _name_directive(name, argument)
+        name, title, argument = name_directive(name, argument)
         blocks = self.read([argument, "", *body], [numbers[0], numbers[0], *body_numbers])
         return self._wrap(name, title, blocks, numbers)
 
@@ -532,14 +516,6 @@ def _strip_margin(line: str, margin: int) -> str:
     return line[min(margin, len(line) - len(line.lstrip())) :]
 
 
-def _read_fields(text: str) -> list[tuple[str, str]]:
-    """Return the names and the texts of MyST's fields, where a text has nothing else; an icon begins none."""
-    parts = _FIELD.split(text) if text.startswith(":") else [text]
-    fields = list(zip(parts[1::2], parts[2::2], strict=True))
-    names = [f":{name}:" for name, _ in fields]
-    return fields if not parts[0] and all(name == write_short_codes(name) for name in names) else []
-
-
 def _iter_groups(tokens: Sequence[Token]) -> Iterator[tuple[Token, Sequence[Token]]]:
     """Yield each token that stands beside others, with those up to the one that closes it."""
     position = 0
@@ -569,27 +545,6 @@ def _find_label(info: str, *, is_tab: bool) -> str:
 
 def _get_title(name: str) -> str:
     return ADMONITIONS.get(name.lower(), name.capitalize())
-
-
-def _name_directive(name: str, argument: str) -> tuple[str, str, str]:
-    """Return what a directive is read as, its title, and the beginning of its text."""
-    if name in VERSIONS:
-        version, _, text = argument.partition(" ")
-        return "note", f"{VERSIONS[name]} {version}", text
-    if ":" in name and argument:
-        # What a domain describes, such as a function.
-        return "card", f"`{argument.replace('`', '')}`", ""
-    return (name, "", argument) if ADMONITIONS.get(name) else (name, argument, "")
-
-
-def _skip_options(lines: Sequence[str], numbers: Sequence[int]) -> tuple[list[str], list[int]]:
-    """Return the lines of a directive below its options, which are fields or a block of YAML."""
-    start = 0
-    if lines[:1] == ["---"] and "---" in lines[1:]:
-        start = lines.index("---", 1) + 1
-    while start < len(lines) and (_OPTION.match(lines[start]) or not lines[start].strip()):
-        start += 1
-    return list(lines[start:]), list(numbers[start:])
 
 
 def _strip_blank_lines(code: str) -> str:
