@@ -14,6 +14,7 @@ from core.markup.inline import (
     WEB,
     escape_tags,
     move_signs,
+    name_logo,
     strip_permalink,
     write_code,
     write_link,
@@ -81,6 +82,7 @@ class _Frame:
     rows: list[list[str]] = field(default_factory=list)
     has_header: bool = False
     labels: list[str] = field(default_factory=list)
+    picture: str = ""
 
 
 class BlockCollector:
@@ -96,6 +98,8 @@ class BlockCollector:
         self._code_starts: list[int] = []
         self._moved_start = 0
         self._line = 0
+        # What the picture is said to show that is all of a title of the page, and its line.
+        self.picture_title: tuple[str, int] | None = None
 
     @property
     def is_in_group(self) -> bool:
@@ -162,6 +166,8 @@ class BlockCollector:
             self._moved_start = len(self._text)
             if tag == "a":
                 self._links.append((len(self._text), attributes.get("href", "")))
+            elif tag == "img" and (heading := self._find_frame("h1")):
+                heading.picture = heading.picture or name_logo(attributes.get("alt", ""))
         else:
             self._end_text()
             self._open_block(tag, attributes, is_closed)
@@ -260,6 +266,8 @@ class BlockCollector:
                 parent.rows[-1].append(join_texts(frame.blocks))
         elif frame.tag in ("summary", "dt"):
             parent.label = _join_line(frame.blocks)
+        elif frame.picture and not frame.blocks:
+            self.picture_title = self.picture_title or (frame.picture, frame.start_line)
         else:
             blocks = _close_blocks(frame, parent)
             parent.blocks += [

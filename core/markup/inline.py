@@ -150,6 +150,11 @@ _WORDS = frozenset(("text", "code_inline", "strong_close", "em_close", "link_clo
 _WORD = re.compile(r"[^\W\d_]+")
 _BEFORE_PICTURE = re.compile(r"(?<![\s.:!?,;|])[ \t]*\Z")
 _AFTER_PICTURE = re.compile(r"[ \t]*[^\s\[|]")
+# A picture with what it is said to show, and the words for such a picture.
+_PICTURE = re.compile(
+    r"!\[([^\[\]\n]{1,300})\][\[(]|<img\s(?>(?:[^<>a]|a(?!lt=)){0,1000})alt=(?:\"([^\"]{1,300})\"|'([^']{1,300})')"
+)
+_LOGO = re.compile(r"(?:^|[ ])(?:(?:project |site )?logo|banner|header|icon|image|picture|title)$", re.IGNORECASE)
 # How much of a line beside a picture is looked at.
 _MAX_MARGIN = 40
 _CODE_TEXTS = frozenset(("text", "text_special", "code_inline"))
@@ -396,6 +401,21 @@ def name_picture(text: str, before: str, after: str) -> str:
         return ""
     beside = {word.lower() for word in (*_WORD.findall(before)[-2:], *_WORD.findall(after)[:2])}
     return "" if beside.intersection(map(str.lower, _WORD.findall(text))) else text
+
+
+def name_logo(text: str) -> str:
+    """Return the name of what has a logo, from what a picture is said to show; nothing where that names nothing.
+
+    >>> name_logo("Helix logo"), name_logo("banner")
+    ('Helix', '')
+    """
+    return _LOGO.sub("", " ".join(text.split()))
+
+
+def find_picture(text: str) -> str:
+    """Return what the first picture in a text is said to show, in Markdown or HTML."""
+    match = _PICTURE.search(text)
+    return unescape(next(filter(None, match.groups()), "")) if match else ""
 
 
 def _is_placeholder(tag: str, name: str) -> bool:

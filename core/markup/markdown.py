@@ -33,7 +33,9 @@ from core.markup.inline import (
     clean_inline,
     clean_title,
     escape_tags,
+    find_picture,
     is_formula,
+    name_logo,
     take_notes,
     to_title,
     write_code,
@@ -139,11 +141,13 @@ def read_markdown(
     top_headings = [block for block in blocks if block.kind == "heading" and block.level == 1]
     is_only_title = len(top_headings) == 1 and top_headings[0] is blocks[0]
     top_names = {to_plain(block.text).lower() for block in top_headings}
-    if not source.title or is_only_title or source.title.lower() in top_names:
+    title, line = source.title, source.title_line
+    if not title and not top_headings:
+        title, line = reader.picture_title
+    if not title or is_only_title or title.lower() in top_names:
         return blocks
-    line = source.title_line
     # Above the headings of its parts, which may be of the first level.
-    return (Block("heading", escape_tags(source.title), start_line=line, end_line=line), *blocks)
+    return (Block("heading", escape_tags(title), start_line=line, end_line=line), *blocks)
 
 
 class _Reader:
@@ -173,6 +177,12 @@ class _Reader:
         self._depth = 0
         self._lines: Sequence[str] = ()
         self._numbers: Sequence[int] = ()
+
+    @property
+    def picture_title(self) -> tuple[str, int]:
+        """Return what the picture is said to show that is all of the title of the document, and its line."""
+        title: tuple[str, int] = self._environment.get("picture_title", ("", 0))
+        return title
 
     def read_document(
         self, lines: Sequence[str], numbers: Sequence[int], names: Mapping[str, str]
@@ -215,7 +225,10 @@ class _Reader:
         for token, inner in _iter_groups(tokens):
             for block in self._read_block(token, inner, collector, group):
                 collector.add(block)
-        return collector.finish()
+        blocks = collector.finish()
+        if collector.picture_title:
+            self._environment.setdefault("picture_title", collector.picture_title)
+        return blocks
 
     def _read_block(
         self, token: Token, inner: Sequence[Token], collector: BlockCollector, group: str
@@ -236,6 +249,8 @@ class _Reader:
 
     def _read_heading(self, token: Token, inner: Sequence[Token]) -> Sequence[Block]:
         text = clean_title(self._parser, _HEADING_MARK.sub("", inner[0].content), self._environment)
+        if not text and token.tag == "h1" and (name := name_logo(find_picture(inner[0].content))):
+            self._environment.setdefault("picture_title", (name, self._get_lines(token)[0]))
         return self._make("heading", token, text, level=int(token.tag[1:])) if text else ()
 
     def _read_indented_code(self, token: Token, _: Sequence[Token]) -> Sequence[Block]:

@@ -1456,3 +1456,24 @@ def test_restructuredtext_in_a_page_knows_what_its_references_lead_to() -> None:
         page, lambda _text, names: (Block("paragraph", f"{names['io']} {names['own']}"),), names={"io": "Reading files"}
     )
     assert write_markdown(blocks) == "Reading files Own part\n\n## Own part"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            '<div>\n<h1>\n<picture>\n<source src="a">\n<img alt="Helix" src="b">\n</picture>\n</h1>\n</div>\n\nb',
+            "Helix",
+        ),
+        ("# [![The Tank Logo](a.svg)](https://x.org)\n\nb", "The Tank"),
+        ("# <img src='a' alt='Tank &amp; Valve'/>\n\nb", "Tank & Valve"),
+        ("# ![logo](a.svg)\n\nb", ""),
+        ("# ![Helix](a.svg)\n\n# Start\n\nb", "Start"),
+        ("---\ntitle: The site\n---\n# ![Helix](a.svg)\n\nb", "The site"),
+        ("## ![Helix](a.svg)\n\nb", ""),
+        ("# ![Helix](a.svg) is fast\n\nb", "is fast"),
+    ],
+)
+def test_a_picture_that_is_all_of_a_title_is_named(text: str, expected: str) -> None:
+    headings = [block.text for block in read_markdown(text) if block.kind == "heading"]
+    assert headings == ([expected] if expected else [])
