@@ -9,7 +9,7 @@ from textwrap import dedent
 
 from core.markup.document import Block
 from core.markup.inline import write_code
-from core.markup.writer import LINE_ENDS, write_markdown, write_term
+from core.markup.writer import BULLETS, write_markdown, write_term
 
 # What is below one of these says itself what it is.
 _PROSE_COLUMN = re.compile(
@@ -26,23 +26,32 @@ _TITLED_KINDS = frozenset(("admonition", "definition", "tab"))
 
 
 def join_texts(blocks: Iterable[Block]) -> str:
-    """Return what blocks say as the text of a cell: inline Markdown, a line for each, and code of several lines."""
-    return "\n".join(filter(None, _iter_texts(blocks)))
+    """Return what blocks say as the text of a cell: inline Markdown, a line for each, and code of several lines.
+
+    Items of lists begin with their numbers, or with bullets, unless there is but one of them.
+
+    >>> join_texts([Block("list", children=(Block("item", "Fill it"), Block("item", "Start it")), level=3)])
+    '3. Fill it\\n4. Start it'
+    """
+    return "\n".join(filter(None, _iter_texts(blocks, 0)))
 
 
-def _iter_texts(blocks: Iterable[Block]) -> Iterator[str]:
+def _iter_texts(blocks: Iterable[Block], depth: int) -> Iterator[str]:
     for block in blocks:
         if block.kind == "code":
             yield write_markdown([block]) if "\n" in block.text else write_code(" ".join(block.text.split()))
         elif block.text:
             yield write_term(block.text) if block.kind in _TITLED_KINDS else block.text
         yield from (", ".join(filter(None, row)) for row in (block.header, *block.rows))
-        if block.kind == "list":
-            *items, last = [join_texts([item]) for item in block.children]
-            yield from (item if item.endswith((*LINE_ENDS, "```")) else f"{item};" for item in items)
-            yield last
+        if block.kind == "list" and (block.level or len(block.children) > 1):
+            bullet = BULLETS[min(depth, len(BULLETS) - 1)]
+            for number, item in enumerate(block.children, block.level):
+                text = "\n".join(filter(None, _iter_texts([item], depth + 1)))
+                # Code of several lines has its own.
+                mark = "" if text.startswith("```") else f"{number}. " if block.level else f"{bullet} "
+                yield mark + text
         else:
-            yield from _iter_texts(block.children)
+            yield from _iter_texts(block.children, depth)
 
 
 def join_cells(cells: Sequence[str]) -> str:

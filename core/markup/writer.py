@@ -20,8 +20,10 @@ _BLOCK_START = re.compile(
     r"|(?:!!!|\?\?\?\+?|===[!+]?)[ \t]|:::)"
 )
 _TERM_ENDS = (".", ":", "?", "!", "。", "：", "？", "！")
-LINE_ENDS = (*_TERM_ENDS, ",", ";", "，", "；")
-_OPEN_ENDS = (*LINE_ENDS, " and", " or", " +")
+_OPEN_ENDS = (*_TERM_ENDS, ",", ";", "，", "；", " and", " or", " +")
+# What begins an item of a list in a cell, by how deep it is, and such a beginning.
+BULLETS = "•◦▪"
+_CELL_ITEM = re.compile(rf"[{BULLETS}][ ]|\d{{1,9}}\.[ ]")
 # Where code of several lines begins in a cell.
 _FENCE = re.compile(r"^`{3,}", re.MULTILINE)
 _LINK = re.compile(r"\[[^\[\]\n]{1,300}\]\([^()\s]{1,500}\)")
@@ -159,10 +161,11 @@ def _split_cell(cell: str) -> list[str]:
 
 
 def _write_cell(cell: str) -> str:
-    """Return a cell as one line, with a semicolon between lines that are no sentences, nor parts of one."""
+    """Return a cell as one line, with a semicolon between lines that are no sentences, items, nor parts of one."""
     pieces: list[str] = []
     for line in filter(None, (" ".join(line.split()) for line in cell.split("\n"))):
-        goes_on = pieces and (line[0].islower() or line[0] == "(" or pieces[-1].rstrip("*_").endswith(_OPEN_ENDS))
+        is_part = line[0].islower() or line[0] == "(" or _CELL_ITEM.match(line)
+        goes_on = pieces and (is_part or pieces[-1].rstrip("*_").endswith(_OPEN_ENDS))
         pieces += [" " if goes_on else "; ", line] if pieces else [line]
     return "".join(pieces)
 

@@ -911,7 +911,7 @@ GRID = """\
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (GRID, "| **Name** | Needs |\n|---|---|\n| `a` is first | b; c |\n| c, [d](https://a.example) |  |"),
+        (GRID, "| **Name** | Needs |\n|---|---|\n| `a` is first | • b • c |\n| c, [d](https://a.example) |  |"),
         ("+---+---+\n| a | b |\n+---+---+\n| c | d |\n|   +---+\n|   | e |\n+---+---+", "- a: b\n- c: d e"),
         ("- x\n\n  +---+---+\n  | a | b |\n  +---+---+", "- x\n\n  - a: b"),
         ("Text\n+---+\nnext", "Text +—+ next"),
