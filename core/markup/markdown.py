@@ -142,7 +142,7 @@ def read_markdown(
     is_only_title = len(top_headings) == 1 and top_headings[0] is blocks[0]
     top_names = {to_plain(block.text).lower() for block in top_headings}
     title, line = source.title, source.title_line
-    if not title and not top_headings:
+    if not title and len(top_headings) != 1:
         title, line = reader.picture_title
     if not title or is_only_title or title.lower() in top_names:
         return blocks

@@ -1477,3 +1477,9 @@ def test_restructuredtext_in_a_page_knows_what_its_references_lead_to() -> None:
 def test_a_picture_that_is_all_of_a_title_is_named(text: str, expected: str) -> None:
     headings = [block.text for block in read_markdown(text) if block.kind == "heading"]
     assert headings == ([expected] if expected else [])
+
+
+def test_a_picture_is_the_title_above_several_parts_of_the_first_level() -> None:
+    text = "# ![Helix](a.svg)\n\na\n\n# Features\n\nb\n\n# Start\n\nc"
+    headings = [(block.level, block.text) for block in read_markdown(text) if block.kind == "heading"]
+    assert headings == [(0, "Helix"), (1, "Features"), (1, "Start")]
