@@ -9,9 +9,11 @@ from itertools import dropwhile, islice, takewhile
 _FRONT_KEY = re.compile(r"[A-Za-z_][\w -]*+[ \t]*+[:=]|#")
 # All lines of YAML may be indented; by more, they are code between two rules.
 _INDENT = re.compile(r"[ ]{1,3}(?=\w)")
-# Hugo reads keys in any case.
-_FRONT_TITLE = re.compile(r"title[ \t]*[:=][ \t]*(.*)", re.IGNORECASE)
+# Hugo reads keys in any case. The title of a page may be longer than that of its entry in a menu.
+_FRONT_TITLE = re.compile(r"(page[_-]?)?title[ \t]*[:=][ \t]*(.*)", re.IGNORECASE)
 _DESCRIPTION = re.compile(r"description[ \t]*[:=][ \t]*(.*)", re.IGNORECASE)
+# What stands among the names of a page whose site shows the description below its title.
+SHOWN_DESCRIPTION = "{{front.description"
 _SUBSTITUTIONS = re.compile(r"[ \t]*substitutions:[ \t]*$")
 _SUBSTITUTION = re.compile(r"[ \t]+([\w.-]{1,80}):[ \t]+(\S[^\n]{0,1000})$")
 _YAML_BLOCKS = frozenset((">", ">-", ">+", "|", "|-", "|+"))
@@ -23,12 +25,12 @@ def read_title(text: str) -> str:
     return read_front_matter(text.split("\n"))[1]
 
 
-def read_description(text: str) -> str:
-    """Return what the front matter of a document says that it is about, or an empty string."""
+def read_description(text: str) -> tuple[str, int]:
+    """Return what the front matter of a document says that it is about, and its line; or an empty string and 0."""
     lines = text.split("\n")
     end = read_front_matter(lines)[0] - 1
     found = ((number, match) for number, line in enumerate(lines[:end], 1) if (match := _DESCRIPTION.match(line)))
-    return next((_join_title(match[1].strip(), lines[number:end]) for number, match in found), "")
+    return next(((_join_title(match[1].strip(), lines[number:end]), number) for number, match in found), ("", 0))
 
 
 def read_substitutions(text: str) -> dict[str, str]:
@@ -59,12 +61,14 @@ def read_front_matter(lines: list[str]) -> tuple[int, str, int]:
         return 1, "", 0
     title = ""
     title_line = 0
+    is_of_page = False
     for number, line in enumerate(lines[start + 1 :], start + 2):
         if line.rstrip() == fence or (fence == "---" and line.rstrip() == "..."):
             return number + 1, title, title_line
-        if match := _FRONT_TITLE.match(line):
-            title = _join_title(match[1].strip(), (lines[below] for below in range(number, len(lines))))
+        if (match := _FRONT_TITLE.match(line)) and (match[1] or not is_of_page):
+            title = _join_title(match[2].strip(), (lines[below] for below in range(number, len(lines))))
             title_line = number
+            is_of_page = bool(match[1] and title)
     return 1, "", 0
 
 

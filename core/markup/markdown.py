@@ -27,7 +27,7 @@ from core.markup.directives import (
     skip_options,
 )
 from core.markup.document import Block, BlockKind, to_plain
-from core.markup.front_matter import read_description, read_substitutions
+from core.markup.front_matter import SHOWN_DESCRIPTION, read_description, read_substitutions
 from core.markup.hidden_code import fill_snippets, show_rust, strip_hidden, strip_twoslash
 from core.markup.inline import (
     clean_inline,
@@ -135,9 +135,13 @@ def read_markdown(
     parser = make_parser(body, has_indented_code=has_indented_code)
     reader = _Reader(parser, read_rst, kernel[1].lower() if kernel else "")
     blocks = reader.read_document(source.lines, source.numbers, {**names, **read_substitutions(text)})
-    if all(block.kind == "definition" for block in blocks) and (description := read_description(text)):
-        # A page that shows what other files say, as of an API, has nothing else to be found by.
-        blocks = (*reader.read([description], [source.title_line or 1]), *blocks)
+    # A page that shows what other files say, as of an API, has nothing else to be found by.
+    is_described = SHOWN_DESCRIPTION in names or all(block.kind == "definition" for block in blocks)
+    description, description_line = read_description(text) if is_described else ("", 0)
+    if description:
+        has_heading = blocks[:1] and blocks[0].kind == "heading" and blocks[0].level == 1
+        place = 1 if has_heading else 0
+        blocks = (*blocks[:place], *reader.read([description], [description_line]), *blocks[place:])
     top_headings = [block for block in blocks if block.kind == "heading" and block.level == 1]
     is_only_title = len(top_headings) == 1 and top_headings[0] is blocks[0]
     top_names = {to_plain(block.text).lower() for block in top_headings}

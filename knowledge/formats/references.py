@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from core.formatting import replace_lone_surrogates
-from core.markup.front_matter import read_title
+from core.markup.front_matter import SHOWN_DESCRIPTION, read_description, read_title
 from core.markup.inline import normalize_label, to_title
 from knowledge.formats.asciidoc_inline import MAX_VALUE_CHARS, resolve_attributes
 from knowledge.formats.asciidoc_lines import find_titles
@@ -66,6 +66,13 @@ _MARKDOWN_HIDDEN = re.compile(
 )
 _ASCIIDOC_DELIMITER = re.compile(r"/{4,}|-{4,}|\.{4,}|\+{4,}")
 _ASCIIDOC_CONDITION = re.compile(r"if(?:n?def::[^\[\]]*\[\]|eval::.*)")
+_SETTINGS = {
+    "conf.py": "sphinx",
+    "_config.yml": "jekyll",
+    **dict.fromkeys(("package.json", "docs.json", "mint.json", ".gitbook.yaml"), "generator"),
+}
+# The generators of sites that show the description of a page below its title: Fumadocs, Mintlify and GitBook.
+_SHOWS_DESCRIPTION = re.compile(r"\"fumadocs-|mintlify|^(?:root|structure):", re.MULTILINE)
 _SUFFIX = re.compile(r"\.(?:md|mdx|rst|txt|adoc|asciidoc|html|ipynb)$")
 # A file that is there for the attributes of others, by the custom of those who write AsciiDoc.
 _ATTRIBUTES_FILE = re.compile(r"(?:^|[/_-])attr(?:s|ibutes?)(?=[/._-])[^/]*(?:/[^/]*)?\.(?:adoc|asciidoc)$")
@@ -94,12 +101,16 @@ def get_outline_kind(path: str, kind: str) -> str:
         return kind
     if path.endswith(".py") and posixpath.basename(path).startswith(_EXAMPLE_START):
         return "example" if kind else ""
-    if not path.endswith(("conf.py", ".yml", ".yaml")):
-        return ""
-    # The files that set what all pages below them may name.
+    return _get_settings_kind(path) if path.endswith(("conf.py", ".yml", ".yaml", ".json")) else ""
+
+
+def _get_settings_kind(path: str) -> str:
+    """Return what reads a file that sets what all pages below it may name, or how they are shown."""
     name, suffix = posixpath.splitext(posixpath.basename(path))
-    if suffix == ".py" or name == "_config":
-        return {"conf.py": "sphinx", "_config.yml": "jekyll"}.get(name + suffix, "")
+    if name + suffix in _SETTINGS:
+        return _SETTINGS[name + suffix]
+    if suffix in (".py", ".json"):
+        return ""
     if name == "antora" or "playbook" in name:
         return "antora"
     return "attributes" if _YAML_ATTRIBUTES.fullmatch(name.lower()) else ""
@@ -113,6 +124,7 @@ def read_outline(kind: str, text: str) -> Outline:
         "asciidoc": lambda: _read_asciidoc(text),
         "attributes": lambda: Outline(values=_read_yaml_attributes(text)),
         "example": lambda: _read_example(text),
+        "generator": lambda: Outline(values={SHOWN_DESCRIPTION: "shown"} if _SHOWS_DESCRIPTION.search(text) else {}),
         "jekyll": lambda: Outline(values=_read_jekyll_values(text)),
         "markdown": lambda: _read_markdown(text),
         "notebook": lambda: _read_notebook(text),
@@ -131,6 +143,8 @@ def find_references(kind: str, text: str) -> tuple[str, ...]:
     found = patterns[kind].findall(text) if kind in patterns else []
     if kind == "markdown" and "eval-rst" in text:
         found += _RST_REFERENCE.findall(text)
+    if kind == "markdown" and read_description(text)[0]:
+        found.append((SHOWN_DESCRIPTION,))
     return tuple(dict.fromkeys(map("".join, found)))
 
 

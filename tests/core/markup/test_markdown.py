@@ -1483,3 +1483,10 @@ def test_a_picture_is_the_title_above_several_parts_of_the_first_level() -> None
     text = "# ![Helix](a.svg)\n\na\n\n# Features\n\nb\n\n# Start\n\nc"
     headings = [(block.level, block.text) for block in read_markdown(text) if block.kind == "heading"]
     assert headings == [(0, "Helix"), (1, "Features"), (1, "Start")]
+
+
+@pytest.mark.parametrize(
+    "front", ["pageTitle: All of it\ntitle: It", "title: It\npage_title: 'All of it'", "title: All of it"]
+)
+def test_the_title_of_a_page_goes_before_that_of_its_entry_in_a_menu(front: str) -> None:
+    assert read(f"---\n{front}\n---\nText.") == "# All of it\n\nText."

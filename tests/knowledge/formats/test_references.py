@@ -227,6 +227,22 @@ def test_a_page_has_the_values_of_its_site(text: str, expected: str) -> None:
     assert expected in show("docs/a.md", text, SITE)
 
 
+@pytest.mark.parametrize(
+    ("files", "is_shown"),
+    [
+        ({"package.json": '{"dependencies": {"fumadocs-ui": "15.0.0"}}'}, True),
+        ({"docs/docs.json": '{"$schema": "https://mintlify.com/docs.json"}'}, True),
+        ({".gitbook.yaml": "root: ./docs/\n"}, True),
+        ({"package.json": '{"dependencies": {"@docusaurus/core": "3.0.0"}}'}, False),
+        ({"other/package.json": '{"dependencies": {"fumadocs-ui": "15.0.0"}}'}, False),
+    ],
+)
+def test_a_description_is_shown_by_some_generators_of_sites(files: dict[str, str], is_shown: bool) -> None:
+    text = "---\ntitle: Tank\ndescription: >-\n  How to\n  fill it.\n---\n\nText."
+    description = "How to fill it.\n\n" if is_shown else ""
+    assert show("docs/a.md", text, files) == f"# Tank\n\n{description}Text."
+
+
 SHARED = {
     "doc/shared/attributes.adoc": (
         ":Name: Rocket\n:full: the {half}\n:half: {Name}\n:two: 1\nifdef::x[]\n:some: 1\nendif::[]\n"
@@ -275,3 +291,4 @@ def test_a_text_file_with_directives_has_references() -> None:
     assert "See All paths, All paths and [#5](https://x.example/5)." in show("docs/a.txt", text, files)
     assert find_references("text", "See :ref:`paths`.") == ()
     assert get_outline_kind("a.foo", "text") == ""
+    assert get_outline_kind("docs/fumadocs.json", "") == ""
