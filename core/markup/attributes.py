@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from textwrap import dedent
+
+from core.markup.inline import escape_tags, write_code
 
 # An object in braces, as the items of a component are written, with the name that it may have in another one.
 _OBJECT = re.compile(
@@ -45,19 +47,25 @@ _LABELS = (
     "body",
     "value",
 )
-_TEXTS = ("description", "text", "caption", "content", "answer", "tip", "method")
+_TEXTS = ("description", "text", "caption", "content", "answer", "tip")
+# What a table of fields has, beside their names.
+_FIELD_COLUMNS = {"Type": ("type",), "Default": ("default", "defaultvalue"), "Description": _TEXTS}
 
 
 def show_attributes(attributes: str) -> dict[str, str]:
     """Return what a reader sees of the attributes of a component, as attributes of a tag of HTML."""
-    values = read_attributes(attributes)
+    return _show(read_attributes(attributes)) | {"end": "1" if attributes.endswith("/>") else ""}
+
+
+def _show(values: Mapping[str, str]) -> dict[str, str]:
+    title = next((values[name] for name in _LABELS if values.get(name)), "")
+    is_operation = title.startswith("/") and title == values.get("path") and values.get("method")
     return {
-        "title": next((values[name] for name in _LABELS if values.get(name)), ""),
+        "title": write_code(f"{values['method'].upper()} {title}") if is_operation else title,
         "text": next((values[name] for name in _TEXTS if values.get(name)), ""),
         "type": values.get("type") or values.get("style", ""),
         "items": "|".join(_STRING.findall(values.get("items", ""))),
         "href": values.get("href", ""),
-        "end": "1" if attributes.endswith("/>") else "",
     }
 
 
@@ -104,19 +112,47 @@ def strip_objects(attributes: str) -> tuple[str, list[tuple[str, str]]]:
 
 
 def show_objects(objects: Sequence[tuple[str, str]]) -> Iterator[dict[str, str]]:
-    """Yield what a reader sees of objects, as attributes of a card: of a field its name, its text and its type.
+    """Yield what a reader sees of objects, as attributes of a card; of an operation of an API its method and path.
 
-    >>> [item["text"] for item in show_objects([("size", '{ type: "int", text: "As \\\\"big\\\\"" }')])]
-    ['As "big" (`int`)']
+    >>> [item["title"] for item in show_objects([("", '{ path: "/a", method: "get" }'), ("", '{ name: "b" }')])]
+    ['`GET /a`', 'b']
     """
-    for key, text in objects:
-        shown = show_attributes(_ESCAPE.sub(lambda match: _SIGNS[match[1]], text))
-        item = {name: value.replace(_QUOTE, '"') for name, value in shown.items()}
-        if key and item["type"]:
-            item["title"] = item["title"] or key
-            item["text"] = f"{item['text']} (`{item['type']}`)" if item["text"] else f"`{item['type']}`"
+    for _, text in objects:
+        item = _show(_read_object(text))
         if item["title"] or item["text"]:
             yield item | {"type": "", "end": "1"}
+
+
+def split_fields(objects: Sequence[tuple[str, str]]) -> tuple[list[list[str]], list[tuple[str, str]]]:
+    """Return the objects that describe a field each as the rows of a table, below the names of its columns; and others.
+
+    >>> split_fields([("size", '{ type: "int", text: "As \\\\"big\\\\"" }'), ("", '{ name: "b" }')])[0]
+    [['Prop', 'Type', 'Description'], ['`size`', '`int`', 'As "big"']]
+    """
+    fields: list[tuple[str, dict[str, str]]] = []
+    others: list[tuple[str, str]] = []
+    for key, text in objects:
+        values = _read_object(text)
+        if key and values.get("type"):
+            fields.append((key, values))
+        else:
+            others.append((key, text))
+    if not fields:
+        return [], others
+    names = [write_code(key) for key, _ in fields]
+    columns = [["Prop", *names]]
+    for column, keys in _FIELD_COLUMNS.items():
+        texts = [next((values[key] for key in keys if values.get(key)), "") for _, values in fields]
+        if any(texts):
+            is_code = column != "Description"
+            columns.append([column, *(write_code(text) if is_code and text else escape_tags(text) for text in texts)])
+    return [[cell.replace("|", "\\|") for cell in row] for row in zip(*columns, strict=True)], others
+
+
+def _read_object(text: str) -> dict[str, str]:
+    """Return the values of an object of JavaScript by their names in lower case, each in one line."""
+    values = read_attributes(_ESCAPE.sub(lambda match: _SIGNS[match[1]], text))
+    return {name: " ".join(value.replace(_QUOTE, '"').split()) for name, value in values.items()}
 
 
 def find_rows(attributes: str) -> list[list[str]]:

@@ -20,6 +20,7 @@ from core.markup.attributes import (
     read_attributes,
     show_attributes,
     show_objects,
+    split_fields,
     strip_objects,
 )
 from core.markup.front_matter import read_front_matter
@@ -321,7 +322,9 @@ class _Rewriter:
             # It names what the items are of, and is not shown.
             shown["title"] = ""
         self._emit_tag(position, name, is_closing, shown)
-        self._emit_table(find_rows(attributes))
+        fields, objects = ([], objects) if self._line.strip() else split_fields(objects)
+        for rows in (find_rows(attributes), fields):
+            self._emit_table(rows)
         for tool, command in find_commands(attributes):
             self._emit_tag(position, "tab", False, {"title": tool})
             self._emit_code(command, "lang=bash", self._line)
@@ -477,11 +480,13 @@ class _Rewriter:
         self._is_after_tag = True
 
     def _emit_table(self, rows: Sequence[Sequence[str]]) -> None:
+        indent = self._line if not self._line.strip() else ""
         for row in (*rows[:1], *(["---"] * len(row) for row in rows[:1]), *rows[1:]):
-            self._line = f"| {' | '.join(row)} |"
+            self._line = f"{indent}| {' | '.join(row)} |"
             self._end_line()
         if rows:
             self._end_line()
+            self._line = indent
 
     def _rewrite_script(self, token: re.Match[str]) -> int:
         """Leave out a module's import or export; of an expression, keep the text or the name that it shows."""

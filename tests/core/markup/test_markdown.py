@@ -601,11 +601,11 @@ def test_mdx_is_read_without_its_script() -> None:
         (
             '<Types name="Run" type={{ "id": {"description": "", "type": "string"},\n'
             "  size: { text: 'How big', type: 'int' } }} />",
-            "**id**: `string`\n\n**size**: How big (`int`)",
+            "| Prop | Type | Description |\n|---|---|---|\n| `id` | `string` |  |\n| `size` | `int` | How big |",
         ),
         (
             '<Types type={{ "a": { "text": "As \\"b\\"\\nor c", "type": "d" } }} />',
-            '**a**: As "b" or c (`d`)',
+            '| Prop | Type | Description |\n|---|---|---|\n| `a` | `d` | As "b" or c |',
         ),
         (
             '<Files>\n  <Folder name="app" open>\n    <Folder name="a_b">\n      <File name="c.ts" />\n    </Folder>\n'
@@ -618,16 +618,17 @@ def test_mdx_is_read_without_its_script() -> None:
         ),
         (
             "<Props data={{ 'aria-label': { type: 'string', description: 'What is read' } }} />",
-            "**aria-label**: What is read (`string`)",
+            "| Prop | Type | Description |\n|---|---|---|\n| `aria-label` | `string` | What is read |",
         ),
         (
-            "<Types type={{\n  on: { type: 'bool', description: 'Is on' },\n  hours: {\n"
+            "1. On:\n\n   <Types type={{\n  on: { type: 'bool', default: 'no', description: 'Is <T>' },\n  hours: {\n"
             "    type: '{ start: string; }[]',\n    description: \"It's (9-12)\",\n  },\n"
             '  "data": { "description": "More", "type": "{ [key]: any } | null" } }} />',
-            "**on**: Is on (`bool`)\n\n**hours**: It's (9-12) (`{ start: string; }[]`)\n\n"
-            "**data**: More (`{ [key]: any } | null`)",
+            "1. On:\n\n   | Prop | Type | Default | Description |\n   |---|---|---|---|\n"
+            "   | `on` | `bool` | `no` | Is \\<T> |\n   | `hours` | `{ start: string; }[]` |  | It's (9-12) |\n"
+            "   | `data` | `{ [key]: any } \\| null` |  | More |",
         ),
-        ("<Page operations={[{'path': '/v1/a/{id}', 'method': 'get'}]} />\n\nText.", "**/v1/a/{id}**: get\n\nText."),
+        ("<Page operations={[{'path': '/v1/a/{id}', 'method': 'get'}]} />\n\nText.", "**`GET /v1/a/{id}`**\n\nText."),
         ("Of type:\n\n---type-table---\n../types/a.ts#Filter\n---end---\n\nText.", "Of type:\n\nText."),
         ("<Grid columns={{ sm: { span: 2 } }} size={{ lg: { width: 'x' } }} />\n\nText.", "Text."),
         ('<Box style={{color: "red"}} title="Hot">\nIt is.\n</Box>', "**Hot**\n\nIt is."),
@@ -1384,7 +1385,7 @@ def test_code_of_any_component_is_code(text: str, expected: str) -> None:
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
-        ('<Api calls={[{"path": "/v1/a", "method": "get"}]} />', "All a **b**.\n\n**/v1/a**: get"),
+        ('<Api calls={[{"path": "/v1/a", "method": "get"}]} />', "All a **b**.\n\n**`GET /v1/a`**"),
         ("", "All a **b**."),
         ("Text.", "Text."),
     ],
