@@ -28,7 +28,7 @@ class Block:
     a reader sees is a newline in it. `level` is that of a heading (1 to 6), or the first number of an ordered list (0
     for bullets). `language` is that of code, or empty. `header` and `rows` are the cells of a table, inline Markdown
     too; a table without names of columns has no header. Lines are those of the document, 1-based and inclusive; 0 where
-    it has none.
+    it has none. `row_lines` are those where the rows begin, if the reader knows them.
     """
 
     kind: BlockKind
@@ -40,6 +40,7 @@ class Block:
     rows: tuple[tuple[str, ...], ...] = ()
     start_line: int = 0
     end_line: int = 0
+    row_lines: tuple[int, ...] = ()
 
 
 def to_plain(text: str) -> str:

@@ -196,10 +196,8 @@ def _divide(block: Block, tokens: int, around: tuple[Block, ...] = ()) -> Iterat
     if block.kind == "code":
         yield from (_Unit(part, around) for part in _cut_code(block, tokens))
     elif block.kind == "table":
-        first_line = max(block.start_line, block.end_line - len(block.rows) + 1)
-        for number, row in enumerate(block.rows, first_line):
-            line = min(number, block.end_line)
-            part = replace(block, rows=(row,), start_line=line, end_line=line)
+        for row, (line, last_line) in zip(block.rows, _find_row_lines(block), strict=True):
+            part = replace(block, rows=(row,), start_line=line, end_line=last_line, row_lines=())
             is_long = estimate_tokens(write_markdown([part])) > 2 * tokens
             if is_long and holds_code(row):
                 # Its code is cut as code.
@@ -214,6 +212,21 @@ def _divide(block: Block, tokens: int, around: tuple[Block, ...] = ()) -> Iterat
         yield _Unit(Block("paragraph", block.text, start_line=block.start_line, end_line=block.start_line), around)
     for child in block.children:
         yield from _divide(child, tokens, around)
+
+
+def _find_row_lines(table: Block) -> Iterator[tuple[int, int]]:
+    """Yield the first and the last line of each row; where a row may have several, and none is known, about those."""
+    count = len(table.rows)
+    starts = table.row_lines
+    if not starts:
+        # Names of columns, and a line below them, stand above the rows.
+        head_size = (table.end_line - table.start_line + 1) - count
+        is_one_each = head_size <= 2
+        height = 1.0 if is_one_each else (head_size + count) / count
+        first = max(table.start_line, table.end_line - count + 1) if is_one_each else table.start_line
+        starts = tuple(min(first + int(number * height), table.end_line) for number in range(count))
+    for start, following in zip_longest(starts, starts[1:]):
+        yield start, max(start, table.end_line if following is None else following - 1)
 
 
 def _set_lines(block: Block, line: int) -> Block:
@@ -286,7 +299,7 @@ def _restore(whole: Block, units: Sequence[_Unit], depth: int) -> list[Block]:
     if whole.kind == "code":
         return [replace(whole, text="\n".join(part.text for part in parts).strip("\n"))]
     if whole.kind == "table":
-        return [replace(whole, rows=tuple(row for part in parts for row in part.rows))]
+        return [replace(whole, row_lines=(), rows=tuple(row for part in parts for row in part.rows))]
     if whole.kind == "item":
         has_text = first.text == whole.text and first.kind == "paragraph"
         is_begun = has_text or (not whole.text and first is whole.children[0])

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import starmap
 from types import MappingProxyType
 
 from core.markup.document import Block, BlockKind, to_plain
@@ -38,7 +39,7 @@ from knowledge.formats.asciidoc_lines import (
     find_titles,
     set_attribute,
 )
-from knowledge.formats.asciidoc_table import read_cells
+from knowledge.formats.asciidoc_table import read_rows
 from knowledge.formats.inline import escape
 from knowledge.parsing.limits import map_parser_errors
 
@@ -334,15 +335,16 @@ class _Reader:
     def _read_table(self, lines: list[Line], style: _Style, mark: str, start: int, end: int) -> list[Block]:
         is_csv = mark == "," or style.options.get("format") == "csv"
         separator = style.options.get("separator") or (mark if mark in ":!" else "|")
-        rows, is_first_row_header = read_cells(
-            list(drop_comments(line.text for line in lines)), style.options.get("cols", ""), separator, is_csv
-        )
+        lines = list(drop_comments(lines))
+        texts = [line.text for line in lines]
+        rows, is_first_row_header = read_rows(texts, style.options.get("cols", ""), separator, is_csv)
         has_header = bool(rows) and (style.has("header") or (is_first_row_header and not style.has("noheader")))
         # The style of a column is none of its header.
-        header = tuple(self._write_cell(text, "") for text, _ in rows[0]) if has_header else ()
-        written_rows = [tuple(self._write_cell(*cell) for cell in row) for row in rows[has_header:]]
-        body = tuple(row for row in written_rows if any(row))
-        table = Block("table", header=header, rows=body, start_line=start, end_line=end)
+        header = tuple(self._write_cell(text, "") for text, _ in rows[0].cells) if has_header else ()
+        written_rows = [(tuple(starmap(self._write_cell, row.cells)), row.line) for row in rows[has_header:]]
+        body = [(cells, lines[line].number) for cells, line in written_rows if any(cells)]
+        cells, row_lines = zip(*body, strict=True) if body else ((), ())
+        table = Block("table", header=header, rows=cells, start_line=start, end_line=end, row_lines=row_lines)
         return [table] if body or header else []
 
     def _write_cell(self, text: str, kind: str) -> str:

@@ -76,13 +76,13 @@ def choose_lines(texts: Iterable[str], attributes: dict[str, str]) -> Iterator[L
             conditions.append(is_met and (not conditions or conditions[-1]))
 
 
-def drop_comments(lines: Iterable[str]) -> Iterator[str]:
+def drop_comments(lines: Iterable[Line]) -> Iterator[Line]:
     """Yield lines without the comments among them."""
     delimiter = ""
     for line in lines:
-        if delimiter or _COMMENT_DELIMITER.match(line):
-            delimiter = "" if line == delimiter else delimiter or line
-        elif not line.startswith("//"):
+        if delimiter or _COMMENT_DELIMITER.match(line.text):
+            delimiter = "" if line.text == delimiter else delimiter or line.text
+        elif not line.text.startswith("//"):
             yield line
 
 

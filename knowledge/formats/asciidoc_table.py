@@ -20,21 +20,35 @@ _COLUMN = re.compile(r"(?:(\d{1,3})\*)?[<^>]?(?:\.[<^>])?[\d~]*%?([aehlmsdv]?)$"
 
 
 class _Cell(NamedTuple):
-    """A cell with the letter of its style, and how many columns and rows it takes."""
+    """A cell with the letter of its style, how many columns and rows it takes, and the line where it begins."""
 
     text: str
     kind: str
     columns: int = 1
     rows: int = 1
+    line: int = 0
 
 
-def read_cells(lines: Sequence[str], columns: str, separator: str, is_csv: bool) -> tuple[list[list[Cell]], bool]:
-    """Return the rows of a table, each cell with the letter of its style, and whether the first looks like a header."""
+class Row(NamedTuple):
+    """The cells of a row, each with the letter of its style, and the line of its table where it begins, from 0."""
+
+    cells: list[Cell]
+    line: int = 0
+
+
+def read_rows(lines: Sequence[str], columns: str, separator: str, is_csv: bool) -> tuple[list[Row], bool]:
+    """Return the rows of a table, and whether the first looks like a header."""
     kinds = _read_columns(columns)
     first = next((number for number, line in enumerate(lines) if line.strip()), len(lines))
     is_header = first == 0 and len(lines) > 1 and not lines[1].strip()
     if is_csv:
-        rows = [[(value.strip(), "") for value in row] for row in csv.reader(line for line in lines if line.strip())]
+        numbered_lines = [(number, line) for number, line in enumerate(lines) if line.strip()]
+        reader = csv.reader(line for _, line in numbered_lines)
+        rows = []
+        start = 0
+        for values in reader:
+            rows.append(Row([(value.strip(), "") for value in values], numbered_lines[start][0]))
+            start = reader.line_num
         return rows, is_header
     escaped = "\\" + separator
     cells = list(_iter_cells("\n".join(lines).replace(escaped, "\0"), separator))
@@ -44,25 +58,28 @@ def read_cells(lines: Sequence[str], columns: str, separator: str, is_csv: bool)
     return rows, is_header and len(rows) > 1
 
 
-def _lay_out(cells: Iterable[_Cell], kinds: Sequence[str]) -> list[list[Cell]]:
+def _lay_out(cells: Iterable[_Cell], kinds: Sequence[str]) -> list[Row]:
     """Return the rows that cells make, with empty ones for what a cell spans. `kinds` are the columns' styles."""
-    rows: list[list[Cell]] = []
+    rows: list[Row] = []
     row: list[Cell] = []
+    line = 0
     # Of each column, how many of the next rows are taken by a cell above.
     taken = [0] * len(kinds)
     for cell in cells:
         while len(row) == len(kinds) or taken[len(row)]:
             if len(row) == len(kinds):
-                rows.append(row)
+                rows.append(Row(row, line))
                 row = []
             else:
                 taken[len(row)] -= 1
                 row.append(("", ""))
+        if not any(text for text, _ in row):
+            line = cell.line
         start = len(row)
         end = min(start + cell.columns, len(kinds))
         taken[start:end] = [cell.rows - 1] * (end - start)
         row += [(cell.text, cell.kind or kinds[start]), *[("", "")] * (end - start - 1)]
-    return [*rows, row] if row else rows
+    return [*rows, Row(row, line)] if row else rows
 
 
 def _read_columns(columns: str) -> list[str]:
@@ -81,6 +98,7 @@ def _iter_cells(text: str, separator: str) -> Iterator[_Cell]:
     """Yield the cells of a text, and again what is repeated."""
     before, *pieces = text.split(separator)
     spec = _CELL_SPEC.search(before)
+    line = before.count("\n")
     for number, piece in enumerate(pieces):
         next_spec = _CELL_SPEC.search(piece[-12:]) if number + 1 < len(pieces) else None
         content = piece[: len(piece) - len(next_spec[0])] if next_spec else piece
@@ -90,6 +108,7 @@ def _iter_cells(text: str, separator: str) -> Iterator[_Cell]:
         )
         # Below its mark, what is indented is code.
         is_indented = kind == "a" and content.startswith("\n")
-        cell = _Cell(content.strip("\n") if is_indented else content.strip(), kind, columns, rows)
+        cell = _Cell(content.strip("\n") if is_indented else content.strip(), kind, columns, rows, line)
         yield from [cell] * times
+        line += piece.count("\n")
         spec = next_spec

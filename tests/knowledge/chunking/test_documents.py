@@ -584,3 +584,36 @@ def test_long_code_in_a_cell_is_cut_as_code() -> None:
     assert all(passage.text.count("```") % 2 == 0 for passage in passages)
     assert all("```xml" in passage.text for passage in passages if "line " in passage.text)
     assert sum(passage.text.count("line ") for passage in passages) == 60
+
+
+ROWS = 12
+WORDS = "It says how the tank is filled and when. " * 6
+
+
+@pytest.mark.parametrize(
+    ("head", "row", "foot"),
+    [
+        ("|===\n| A | B\n\n", "| key{}\n// none\n| {}\n\n", "|===\n"),
+        ("|===\n| A | B\n\n", "| key{} | {}\n", "|===\n"),
+        (",===\nA,B\n\n", 'key{},"{}\nand"\n', ",===\n"),
+    ],
+)
+def test_a_passage_of_rows_has_the_lines_of_these(head: str, row: str, foot: str) -> None:
+    text = head + "".join(row.format(number, WORDS) for number in range(ROWS)) + foot
+    lines = text.split("\n")
+    passages = chunk(Document("a.adoc", text, "asciidoc"), 200)
+    assert len(passages) > 2
+    for passage in passages:
+        source = "\n".join(lines[passage.start_line - 1 : passage.end_line])
+        assert [f"key{each} " in passage.text for each in range(ROWS)] == [
+            any(f"key{each}{sign}" in source for sign in " ,\n") for each in range(ROWS)
+        ]
+
+
+def test_rows_of_several_lines_divide_those_of_their_table() -> None:
+    text = "".join(f"* - key{number}\n  - {WORDS}\n" for number in range(ROWS))
+    document = f".. list-table::\n\n{''.join(f'   {line}' for line in text.splitlines(keepends=True))}"
+    spans = [(each.start_line, each.end_line) for each in chunk(Document("a.rst", document, "rst"), 200)]
+    assert len(spans) > 2
+    assert all(end - start > 2 for start, end in spans)
+    assert [start for start, _ in spans[1:]] == [end + 1 for _, end in spans[:-1]]
