@@ -568,7 +568,7 @@ def _make_paragraph(lines: Sequence[Line], page: Sequence[Line]) -> Paragraph:
         is_full = right - line.right < following.first_width + MIN_SPACE * line.size
         is_full = (
             is_full
-            and (is_edge or (is_column and following.text[0].islower()))
+            and (is_edge or (is_column and (following.text[0].islower() or following.text[0] == "(")))
             and not _LIST_MARK.match(following.text)
         )
         is_full = is_full and not (line.is_row or following.is_row)

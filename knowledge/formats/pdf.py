@@ -15,7 +15,7 @@ from typing import Any
 
 from core.markup.document import Block
 from core.markup.writer import MAX_HEADING_LEVEL, write_markdown
-from knowledge.formats.inline import escape
+from knowledge.formats.inline import escape, make_code
 from knowledge.formats.page_layout import (
     Glyph,
     Line,
@@ -306,10 +306,19 @@ def _make_blocks(sections: Iterable[_Section], words: set[str]) -> Iterator[Bloc
             if paragraph.is_code:
                 yield Block("code", paragraph.text)
             elif paragraph.cells:
-                header, *rows = (tuple(escape(_join_words(cell, words)) for cell in row) for row in paragraph.cells)
+                header, *rows = (
+                    tuple(_write_cell(_join_words(cell, words)) for cell in row) for row in paragraph.cells
+                )
                 yield Block("table", header=header, rows=tuple(rows))
             else:
                 yield Block("paragraph", escape(_join_words(paragraph.text, words)))
+
+
+def _write_cell(text: str) -> str:
+    """Return the text of a cell; signs alone that Markdown has a meaning for are code, which shows them as they are."""
+    written = escape(text)
+    is_words = " " in text or any(map(str.isalpha, text))
+    return written if written == text or is_words else make_code(text)
 
 
 def _join_words(text: str, words: set[str]) -> str:

@@ -156,6 +156,15 @@ def test_lines_of_a_paragraph_are_joined_and_others_are_not() -> None:
     assert text == f"{' '.join(LINES)} and a backup.\n\nA heading\nShort lines"
 
 
+def test_a_long_line_goes_on_in_brackets() -> None:
+    start, end = (
+        "To learn more of it, read the other guides",
+        "(https://a.example/docs/of-the-broker) and its manual.",
+    )
+    (text,) = read_drawings(set_lines(start, end, "Short."))
+    assert text == f"{start} {end}\nShort."
+
+
 def test_rows_and_items_are_not_joined() -> None:
     rows = [("port of the broker that all of the clients use", "9092"), ("host", "10.0.0.1"), ("name", "broker")]
     table = [
@@ -268,7 +277,7 @@ def test_marks_of_notes_stay_with_their_line_of_code() -> None:
 def test_lines_within_a_grid_are_a_table() -> None:
     across = [(50.0, 690.0 - 30 * row, 300.0, 1.0) for row in range(4)]
     upright = [(place, 600.0, 1.0, 91.0) for place in (50.0, 150.0, 350.0)]
-    cells = [("Name", "What it is"), ("port", "the number that all of its"), ("host", "its name")]
+    cells = [("Name", "What it is"), ("port", "the number that all of its"), ("&#60;", "its *name*")]
     drawings = [
         (x, 680.0 - 30 * row, 10.0, cell)
         for row, texts in enumerate(cells)
@@ -276,7 +285,10 @@ def test_lines_within_a_grid_are_a_table() -> None:
     ]
     page = [(50, 720, 10, "Before"), *drawings, (155, 638, 10, "clients use"), (50, 570, 10, "After")]
     text = read_pdf(draw_pdf(page, areas=[*across, *upright]))
-    table = "| Name | What it is |\n|---|---|\n| port | the number that all of its clients use |\n| host | its name |"
+    table = (
+        "| Name | What it is |\n|---|---|\n| port | the number that all of its clients use |\n"
+        "| `&#60;` | its \\*name\\* |"
+    )
     assert text == f"# Page 1\n\nBefore\n\n{table}\n\nAfter"
 
 
