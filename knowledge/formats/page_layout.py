@@ -279,7 +279,9 @@ class _Lines:
 
 def _write_raised(signs: str) -> str:
     raised = signs.translate(_TO_RAISED)
-    return raised if all(sign in _ALL_RAISED for sign in raised.strip()) else signs
+    # A hyphen stands as high in some fonts.
+    is_number = any(map(str.isalnum, signs)) and all(sign in _ALL_RAISED for sign in raised.strip())
+    return raised if is_number else signs
 
 
 def _compose(text: str) -> str:

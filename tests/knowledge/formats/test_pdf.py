@@ -263,6 +263,17 @@ def test_columns_are_read_one_after_the_other() -> None:
     assert read_drawings(columns) == ["One.\nTwo.\n\nThree.\nFour."]
 
 
+@pytest.mark.parametrize(("raised", "expected"), [("-", "a10-x"), ("-3", "a10⁻³x")])
+def test_a_hyphen_that_stands_high_is_no_power(raised: str, expected: str) -> None:
+    text = f"a10{raised}x"
+    places = [(place, 4.0 if sign in raised else 0.0) for place, sign in enumerate(text)]
+    glyphs = [
+        (sign, place * 5.0, rise, place * 5.0 + 5.0, rise + (6.0 if rise else 10.0))
+        for sign, (place, rise) in zip(text, places, strict=True)
+    ]
+    assert [line.text for line in make_lines([glyphs])] == [expected]
+
+
 def test_marks_of_items_stand_before_them() -> None:
     page = [(70, 700, 10, "Start it"), (90, 686, 10, "now"), (75, 686, 10, "a."), (58, 700, 10, "1.")]
     assert read_drawings(page) == ["1\\. Start it\na. now"]
