@@ -11,6 +11,8 @@ from core.markup.document import Block, BlockKind
 MIN_FENCE = 3
 MAX_HEADING_LEVEL = 6
 
+# Code between ticks, in which a backslash is one.
+_CODE = re.compile(r"((?<![`\\])(?:``(?:[^`]|(?<!`)`(?!`)){1,2000}``|`[^`]{1,2000}`)(?!`))")
 _BACKTICKS = re.compile(r"`+")
 _STRONG = re.compile(r"\*\*(?=[^\s*])([^*]+)(?<=\S)\*\*")
 # What would begin another block at the start of a line: a heading, a quotation, a list, a fence, a rule, a table, HTML,
@@ -54,12 +56,45 @@ def _write_block(block: Block) -> str:
 
 
 def _write_heading(block: Block) -> str:
-    return f"{'#' * min(max(block.level, 1), MAX_HEADING_LEVEL)} {' '.join(block.text.split())}"
+    return f"{'#' * min(max(block.level, 1), MAX_HEADING_LEVEL)} {' '.join(_drop_escapes(block.text).split())}"
 
 
 def _guard(text: str) -> str:
     """Return prose whose lines cannot be read as the start of another block, and stay lines."""
-    return "  \n".join(_guard_line(line.strip()) for line in text.split("\n") if line.strip())
+    return "  \n".join(_guard_line(line.strip()) for line in _drop_escapes(text).split("\n") if line.strip())
+
+
+def _drop_escapes(text: str) -> str:
+    """Return inline Markdown without the escapes of asterisks and underscores that nothing in it makes a pair with.
+
+    Those of cells stay, for these may be quoted in one line with others.
+
+    >>> _drop_escapes("f(\\\\*args) in py/\\\\_run"), _drop_escapes("\\\\*args\\\\*")
+    ('f(*args) in py/_run', '\\\\*args\\\\*')
+    """
+    for sign in "*_":
+        if f"\\{sign}" not in text:
+            continue
+        parts = _CODE.split(text)
+        bare = "".join(part if number % 2 == 0 else "x" for number, part in enumerate(parts))
+        if bare.replace(f"\\{sign}", "").count(sign) or "\\\\" in bare or _makes_pair(bare.replace("\\", ""), sign):
+            continue
+        parts[::2] = [part.replace(f"\\{sign}", sign) for part in parts[::2]]
+        text = "".join(parts)
+    return text
+
+
+def _makes_pair(text: str, sign: str) -> bool:
+    """Return whether one of such signs can begin emphasis that a later one ends."""
+    is_open = False
+    for run in re.finditer(re.escape(sign) + "+", text):
+        before, after = text[run.start() - 1 : run.start()], text[run.end() : run.end() + 1]
+        has_word_before = sign == "_" and before.isalnum()
+        has_word_after = sign == "_" and after.isalnum()
+        if is_open and before.strip() and not has_word_after:
+            return True
+        is_open = is_open or (bool(after.strip()) and not has_word_before)
+    return False
 
 
 def _guard_line(line: str) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from core.markup.document import Block
+import pytest
+
+from core.markup.document import Block, to_plain
+from core.markup.markdown import read_markdown
 from core.markup.writer import write_markdown
 
 
@@ -86,3 +89,26 @@ def test_links_in_a_row_are_about_nothing_else() -> None:
     assert write_markdown([Block("table", rows=(row, ("Name", row[1])))]) == (
         "- [A](https://a.example); [B](https://b.example)\n- Name: [B](https://b.example)"
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("py/\\_run, f(\\*args)", "py/_run, f(*args)"),
+        ("\\_\\_init\\_\\_ or \\*a\\*", "\\_\\_init\\_\\_ or \\*a\\*"),
+        ("*so*, f(\\*args)", "*so*, f(\\*args)"),
+        ("`a\\_b` and \\_c", "`a\\_b` and _c"),
+        ("\\* no item", "\\* no item"),
+        ("C:\\\\\\_x", "C:\\\\\\_x"),
+    ],
+)
+def test_an_escape_stands_where_its_sign_could_be_one_of_a_pair(text: str, expected: str) -> None:
+    written = write_markdown([Block("paragraph", text)])
+    assert written == expected
+    [block] = read_markdown(written)
+    assert to_plain(block.text) == to_plain(text)
+
+
+def test_escapes_of_cells_stay_for_a_row_may_be_quoted_in_one_line() -> None:
+    table = Block("table", header=("A", "B"), rows=(("\\*a", "b\\*"),))
+    assert write_markdown([table]).endswith("| \\*a | b\\* |")

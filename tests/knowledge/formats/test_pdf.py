@@ -85,7 +85,7 @@ def test_text_at_the_edge_of_a_page_stays() -> None:
         ("Use X-\nRay, or 10-\n20 of it.", "Use X-Ray, or 10-\n20 of it."),
         ("# install\n=====\nName\n-----", "\\# install\n\\=====\nName\n\\-----"),
         ("1. First\n> quoted\n* sign", "1\\. First\n\\> quoted\n\\* sign"),
-        ("see <b> and *.py, `x`", "see \\<b> and \\*.py, \\`x\\`"),
+        ("see <b> and *.py, `x`", "see \\<b> and *.py, \\`x\\`"),
     ],
 )
 def test_text_is_read_as_it_stands(text: str, expected: str) -> None:
