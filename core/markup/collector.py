@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from core.markup.directives import ADMONITIONS
 from core.markup.document import Block, BlockKind
 from core.markup.inline import (
     HIDDEN_TAGS,
@@ -43,14 +44,6 @@ _GROUPS = frozenset(("codegroup", "code-group", "codetabs", "tabs", "tab-set", "
 # What stands in a tree of files, of which each folder may hold others.
 _ENTRIES = frozenset(("folder", "file"))
 _CARDS = frozenset(("card", "linkcard", "link-card", "doccard", "grid-item-card"))
-# What is set apart from the text, with the title that a reader sees where it gives none.
-ADMONITIONS = {
-    name: name.capitalize()
-    for name in """
-    note warning tip hint important attention caution danger error info success question failure bug example abstract
-    summary todo check notice quote
-    """.split()  # noqa: SIM905 (one word a line would hide the code)
-} | {"seealso": "See also", "admonition": "", "callout": "", "alert": "", "aside": ""}
 _KINDS: dict[str, BlockKind] = {
     "ul": "list",
     "ol": "list",
@@ -65,7 +58,6 @@ _KINDS: dict[str, BlockKind] = {
     **dict.fromkeys(_TABS, "tab"),
     **dict.fromkeys(ADMONITIONS, "admonition"),
 }
-VERSIONS = {"versionadded": "Added in", "versionchanged": "Changed in", "deprecated": "Deprecated since"}
 _MAX_FRAMES = 40
 
 

@@ -5,9 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from core.markup.collector import ADMONITIONS, VERSIONS
 from core.markup.inline import write_short_codes
 
+# What is set apart from the text, with the title that a reader sees where it gives none.
+ADMONITIONS = {
+    name: name.capitalize()
+    for name in """
+    note warning tip hint important attention caution danger error info success question failure bug example abstract
+    summary todo check notice quote
+    """.split()  # noqa: SIM905 (one word a line would hide the code)
+} | {"seealso": "See also", "admonition": "", "callout": "", "alert": "", "aside": ""}
+VERSIONS = {"versionadded": "Added in", "versionchanged": "Changed in", "deprecated": "Deprecated since"}
 CODE_DIRECTIVES = frozenset(
     ("code", "code-block", "code-cell", "sourcecode", "prompt", "parsed-literal", "doctest", "terminal", "testcode")
 )

@@ -15,13 +15,15 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from core.markup.block_parser import make_parser
-from core.markup.collector import ADMONITIONS, VERSIONS, BlockCollector, make_item
+from core.markup.collector import BlockCollector, make_item
 from core.markup.components import read_source
 from core.markup.directives import (
+    ADMONITIONS,
     CELLS,
     CODE_DIRECTIVES,
     EMPTY_DIRECTIVES,
     SHOWN_OPTION,
+    VERSIONS,
     name_directive,
     read_fields,
     skip_options,

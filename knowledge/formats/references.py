@@ -1,7 +1,8 @@
 """What the references of a document lead to in other files of its source: titles of pages and of parts, and values.
 
 Each file is read once for its outline. Known are labels and substitutions of Sphinx, MyST and AsciiDoc with Antora,
-titles of notebooks and of examples in a gallery of Sphinx, and the values of a site of Jekyll.
+titles of notebooks and of examples in a gallery of Sphinx, the values of a site of Jekyll, and whether the generator
+of a site shows the description of a page.
 """
 
 from __future__ import annotations
