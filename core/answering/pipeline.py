@@ -57,7 +57,7 @@ async def answer(question: Question, sink: Sink, deps: AnswerDependencies, budge
         return await finish_unwritten(sink, deps, budget)
     retrieval = inputs.retrieval
     if draft.is_extractive:
-        cited_answer = resolve_markers(draft.text, retrieval.passages)
+        cited_answer = resolve_markers(draft.text, draft.passages or retrieval.passages)
     else:
         known = get_known_text(attached.question, deps.settings)
         was_stopped = budget.degrade_reasons.get("write") == "stopped"

@@ -45,7 +45,6 @@ class ExcludingLibrary:
         self.modules = library.modules
         self.term_weights = library.term_weights
         self.count_words = library.count_words
-        self.read_page = library.read_page
 
     def restricted_to(self, sources: Collection[str]) -> ExcludingLibrary:
         """Restrict the wrapped library."""
@@ -61,6 +60,11 @@ class ExcludingLibrary:
         passages = await self._library.search(agent, query, limit + len(self._excluded_ids), dense_query=dense_query)
         new_passages = [passage for passage in passages if passage.id not in self._excluded_ids]
         return (new_passages or list(passages))[:limit]
+
+    async def read_page(self, source: str, path: str) -> Sequence[Passage]:
+        """Return a page of the wrapped library without the excluded passages, whole where it has no others."""
+        page = await self._library.read_page(source, path)
+        return [passage for passage in page if passage.id not in self._excluded_ids] or page
 
 
 def to_retry_question(

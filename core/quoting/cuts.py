@@ -202,6 +202,14 @@ def complete(cut: Cut, passage: Passage, page: Sequence[Passage]) -> Cut:
     return _fit(section, _find_below(sections[own[0] :]) if is_known else [], cut)
 
 
+def append(cut: Cut, other: Cut) -> Cut:
+    """Return a cut with another one of its page below it, or as it was: where it has it already, or has no room."""
+    if set(other.statements) <= set(cut.statements) or _measure((*cut.statements, *other.statements)) > PAGE_CHARS:
+        return cut
+    heading = Statement("prose", f"**{other.heading}**" if other.heading != cut.heading else ELLIPSIS)
+    return replace(cut, statements=(*cut.statements, heading, *other.statements))
+
+
 def _find_below(sections: Sequence[Section]) -> list[Section]:
     """Return the sections below the first of these."""
     end = 1

@@ -13,7 +13,7 @@ from core.language.languages import identify_language, language_name
 from core.quoting.extractive import NearPage, extract
 from core.runtime.budget import Budget
 from core.settings import LearnedSource, LiveSource
-from core.types import Citation
+from core.types import Citation, Passage
 
 # Quoting is the fallback when the model took all the time: it gets at least this many seconds.
 MIN_QUOTE_S = 0.5
@@ -27,6 +27,7 @@ NOTHING_READ = "no source has been read yet"
 class WrittenAnswer:
     """The text of an answer, with passage ids as markers.
 
+    `passages` are what the ids of quotes name, where other parts of a page are quoted than those that were found.
     `nearest_pages` are what it names beside its quotes, or in place of an answer. `failure` is why there is no answer,
     where that has another reason than the evidence.
     """
@@ -35,6 +36,7 @@ class WrittenAnswer:
     is_extractive: bool = False
     nearest_pages: tuple[Citation, ...] = ()
     failure: str = ""
+    passages: tuple[Passage, ...] = ()
 
 
 def is_unread(inputs: AnswerInputs, deps: AnswerDependencies) -> bool:
@@ -66,12 +68,12 @@ async def quote_passages(
     queries = list(dict.fromkeys((query, await to_comparable_query(query, passages, budget))))
     timeout_s = max(MIN_QUOTE_S, 0.5 * budget.remaining()) / len(queries)
     found = await extract(queries, passages, deps.library, settings.knowledge.search.min_fit, timeout_s)
-    links = tuple(to_citation(passages[page.position], number) for number, page in enumerate(found.pages, 1))
+    links = tuple(to_citation(found.passages[page.position], number) for number, page in enumerate(found.pages, 1))
     if found.text:
         # Where the quotes miss the point, one of these often has it.
         others = messages.see_also.format(pages=", ".join(map(_format_title, links)))
         parts = [found.text, others, note] if links else [found.text, note]
-        return WrittenAnswer("\n\n".join(parts), True, links)
+        return WrittenAnswer("\n\n".join(parts), True, links, passages=found.passages)
     if links and not inputs.question.is_unprompted:
         lines = "\n".join(map(_format_page, found.pages, links))
         text = messages.llm_failed_pages if failure else messages.nearest_pages

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from core.citations.markers import resolve_markers
 from core.errors import StoreError
 from core.quoting.cuts import PAGE_CHARS
 from core.quoting.extractive import extract
@@ -112,3 +113,31 @@ async def test_a_label_whose_code_has_no_room_is_left_out() -> None:
     assert text.count("> **Shell**:") == 1
     assert text.count("```sh") == 2
     assert "Python" not in text
+
+
+async def test_the_part_of_the_page_that_answers_is_quoted_though_it_was_not_found() -> None:
+    page = make_page(
+        f"# Lakes of tarn\n\nA lake of tarn is deep. {FILLER * 30}",
+        f"## Colours of lakes\n\nLakes are blue. {FILLER * 30}",
+        "## Boats on a lake\n\nA lake has at most seven boats, and each of the boats has a rudder.",
+        f"## Something else\n\n{FILLER * 30}",
+    )
+    found = await extract(["How many boats has a lake of tarn?"], [page[0]], InMemoryLibrary(page), 0.3)
+    assert found.text.startswith("> **Boats on a lake**\n>\n> A lake has at most seven boats")
+    cited = resolve_markers(found.text, found.passages).citations
+    assert [citation.title for citation in cited] == ["Guide > Boats on a lake"], "the part itself is cited"
+
+
+async def test_other_parts_of_the_page_follow_below_their_headings() -> None:
+    page = make_page(
+        f"# Tarn\n\n{FILLER * 30}",
+        "## Empty a lake\n\nEmpty a lake of tarn with the sluice.",
+        f"## Something else\n\n{FILLER * 30}",
+        "## Empty a lake by night\n\nAt night, empty a lake of tarn with the pump.",
+    )
+    other = replace(passage("pools", "## Pools\n\nA pool of tarn is no lake. Empty it."), path="pools.md")
+    found = await extract(["How do I empty a lake of tarn?"], [page[1], other], InMemoryLibrary([*page, other]), 0.3)
+    first, second = found.text.split("\n\n> **Pools**")
+    assert "> **Empty a lake**" in first
+    assert "> **Empty a lake by night**" in first
+    assert first.count("[p") == second.count("[p") == 1
