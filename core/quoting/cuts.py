@@ -175,11 +175,11 @@ def _find_end(section: Sequence[Statement], start: int) -> int:
     return len(section)
 
 
-def complete(cut: Cut, passage: Passage, page: Sequence[Passage]) -> Cut:
+def complete(cut: Cut, passage: Passage, page: Sequence[Passage], others: Sequence[Cut] = ()) -> Cut:
     """Return a cut of a passage with what belongs to it on its page, whose passages are in order.
 
     A short page is shown whole. Otherwise the section is shown from its beginning, and with the sections below it, as
-    far as there is room; of a long one the beginning and the cut.
+    far as there is room; of a long one the cut, those of the `others` that are of this section, and the beginning.
     """
     number = next((number for number, other in enumerate(page) if other.id == passage.id), None)
     if number is None or passage.kind != PAGE_KIND:
@@ -199,15 +199,17 @@ def complete(cut: Cut, passage: Passage, page: Sequence[Passage]) -> Cut:
     section = sections[own[0]]
     # What the first passage continues may be of any level.
     is_known = bool(section.level) or not start
-    return _fit(section, _find_below(sections[own[0] :]) if is_known else [], cut)
+    cuts = [cut, *(other for other in others if other.heading == cut.heading)]
+    return _fit(section, _find_below(sections[own[0] :]) if is_known else [], cuts)
 
 
 def append(cut: Cut, other: Cut) -> Cut:
     """Return a cut with another one of its page below it, or as it was: where it has it already, or has no room."""
-    if set(other.statements) <= set(cut.statements) or _measure((*cut.statements, *other.statements)) > PAGE_CHARS:
+    statements = [statement for statement in other.statements if statement not in cut.statements]
+    if not statements or _measure((*cut.statements, *statements)) > PAGE_CHARS:
         return cut
     heading = Statement("prose", f"**{other.heading}**" if other.heading != cut.heading else ELLIPSIS)
-    return replace(cut, statements=(*cut.statements, heading, *other.statements))
+    return replace(cut, statements=(*cut.statements, heading, *statements))
 
 
 def _find_below(sections: Sequence[Section]) -> list[Section]:
@@ -218,12 +220,12 @@ def _find_below(sections: Sequence[Section]) -> list[Section]:
     return list(sections[1:end])
 
 
-def _fit(section: Section, below: Sequence[Section], cut: Cut) -> Cut:
-    """Return as much of a section as there is room for."""
+def _fit(section: Section, below: Sequence[Section], cuts: Sequence[Cut]) -> Cut:
+    """Return as much of a section, in which the first cut is, as there is room for."""
     statements = section.statements
-    end = statements.index(cut.statements[-1]) + 1
+    end = statements.index(cuts[0].statements[-1]) + 1
     if _measure(statements[:end]) > PAGE_CHARS:
-        return replace(cut, statements=_skip_to(cut, statements, end))
+        return replace(cuts[0], statements=_pick(statements, cuts))
     while end < len(statements) and _measure(statements[: end + 1]) <= PAGE_CHARS:
         end += 1
     shown = [replace(section, statements=statements[:end])]
@@ -232,19 +234,38 @@ def _fit(section: Section, below: Sequence[Section], cut: Cut) -> Cut:
             if _measure_all([*shown, other]) > PAGE_CHARS:
                 break
             shown.append(other)
-    return _join(shown, cut.position)
+    return _join(shown, cuts[0].position)
 
 
-def _skip_to(cut: Cut, statements: Sequence[Statement], end: int) -> tuple[Statement, ...]:
-    """Return the beginning of a section, and the cut that ends there."""
+def _pick(statements: Sequence[Statement], cuts: Sequence[Cut]) -> tuple[Statement, ...]:
+    """Return the statements of a section in order that there is room for: first those of the cuts, then from its start.
+
+    A gap is shown as one.
+    """
+    wanted = [_find_places(statements, cut) for cut in cuts]
+    shown = set(wanted[0])
+    for places in [*wanted[1:], *({place} for place in range(max(shown)))]:
+        if _measure(statements[place] for place in shown | places) <= PAGE_CHARS:
+            shown |= places
+        elif len(places) == 1:
+            break
+    picked: list[Statement] = []
+    for place in sorted(shown):
+        if picked and place - 1 not in shown:
+            picked.append(Statement("prose", ELLIPSIS))
+        picked.append(statements[place])
+    return tuple(picked)
+
+
+def _find_places(statements: Sequence[Statement], cut: Cut) -> set[int]:
+    """Return where the statements of a cut are among these, none where its last one is not."""
+    if cut.statements[-1] not in statements:
+        return set()
+    end = statements.index(cut.statements[-1]) + 1
     start = end
     while start and statements[start - 1] in cut.statements:
         start -= 1
-    head = 0
-    while head < start and _measure(statements[: head + 1]) <= PAGE_CHARS // 2:
-        head += 1
-    gap = [Statement("prose", ELLIPSIS)] if 0 < head < start else []
-    return (*statements[:head], *gap, *statements[start:end])
+    return set(range(start, end))
 
 
 def _join(sections: Sequence[Section], position: int) -> Cut:

@@ -151,10 +151,10 @@ def _compose(cuts: Sequence[Cut], passages: Sequence[Passage], page: Sequence[Pa
     The one of another page stays as it was cut: with all that belongs to it, answers were longer, with no more facts.
     """
     name = _get_page(passages[cuts[0].position])
-    first = complete(cuts[0], passages[cuts[0].position], page)
-    for cut in cuts[1:]:
-        if _get_page(passages[cut.position]) == name:
-            first = append(first, cut)
+    parts = [cut for cut in cuts if _get_page(passages[cut.position]) == name]
+    first = complete(cuts[0], passages[cuts[0].position], page, parts[1:])
+    for part in parts[1:]:
+        first = append(first, part)
     others = (cut for cut in cuts[1:] if _get_page(passages[cut.position]) != name)
     return [first, *islice(others, MAX_QUOTES - 1)]
 
