@@ -5,26 +5,17 @@ from __future__ import annotations
 import ctypes
 import re
 import sys
-from bisect import bisect_right
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
 from itertools import chain, islice, takewhile
 from typing import Any
 
 from core.markup.document import Block
 from core.markup.writer import MAX_HEADING_LEVEL, write_markdown
 from knowledge.formats.inline import escape, make_code
-from knowledge.formats.page_layout import (
-    Glyph,
-    Line,
-    Paragraph,
-    join_paragraphs,
-    make_lines,
-    make_paragraphs,
-    split_notes,
-)
+from knowledge.formats.page_layout import Glyph, Line, make_lines
+from knowledge.formats.page_sections import Bookmark, Section, find_headings, make_sections
 from knowledge.formats.page_tables import Box, find_grids
 from knowledge.parsing.limits import FormatError, ParseLimits, map_parser_errors
 
@@ -32,8 +23,6 @@ from knowledge.parsing.limits import FormatError, ParseLimits, map_parser_errors
 _DIVIDED = re.compile(r"(?<![^\W\d_])([^\W\d_]+)[-\u00ad\u2010\u2011]\n([^\W\d_]+)")
 _WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
 _NUMBER = re.compile(r"\d+")
-_SECTION = re.compile(r"\d{1,3}(?:\.\d{1,3}){0,5}\.?\s")
-_TITLE = re.compile(r"[^\W\d_]{2}")
 _ROMAN_NUMBER = re.compile(r"(?<![^ ])[ivxlc]{1,8}$")
 # Where running heads and page numbers are: so many lines at the top of a page, and at its foot.
 EDGE_LINES = 3
@@ -42,11 +31,6 @@ MIN_PART_CHARS = 4
 # What so many pages have there is no text of its own.
 MIN_REPEATS = 3
 MAX_PAGE_DIGITS = 6
-# A heading is so many times as large as the text, and so much of it is headings, at most.
-HEADING_SIZE = 1.25
-# What goes on for longer is text.
-MAX_TITLE_CHARS = 300
-MAX_HEADING_SHARE = 0.1
 MAX_BOOKMARKS = 5_000
 # More are a drawing.
 MAX_OBJECTS = 5_000
@@ -67,7 +51,6 @@ _TURNS: Mapping[int, _Turn] = {
     270: lambda left, bottom, right, top: (-top, left, -bottom, right),
 }
 
-Bookmark = tuple[int, str]
 _Key = tuple[str | int, ...]
 
 
@@ -85,20 +68,10 @@ def read_pdf(data: bytes) -> str:
     pages = _strip_edges([_read_lines(document, number, limits) for number in range(len(document))])
     if not any(pages):
         raise FormatError("it holds no text: a scan needs text recognition first")
-    sections = _make_sections(pages, _read_bookmarks(document) or _find_headings(pages))
+    sections = make_sections(pages, _read_bookmarks(document) or find_headings(pages))
     texts = [paragraph.text for section in sections for paragraph in section.paragraphs]
     words = {word.lower() for text in texts for word in _WORD.findall(_DIVIDED.sub(" ", text))}
     return write_markdown(list(_make_blocks(sections, words)))
-
-
-@dataclass(slots=True)
-class _Section:
-    """What is below one heading, on one page; a sentence at its end may go on below the next one."""
-
-    title: str
-    level: int
-    paragraphs: list[Paragraph]
-    notes: list[Paragraph] = field(default_factory=list)
 
 
 def _read_lines(document: Any, number: int, limits: ParseLimits) -> list[Line]:
@@ -221,85 +194,7 @@ def _read_bookmarks(document: Any) -> Mapping[int, Sequence[Bookmark]]:
     return bookmarks
 
 
-def _find_headings(pages: Sequence[list[Line]]) -> Mapping[int, Sequence[Bookmark]]:
-    """Return what is much larger than most of the text, as bookmarks: the larger, the higher, up to most of them."""
-    lines = [(number, line) for number, page in enumerate(pages) for line in page if not line.cells]
-    sizes: Counter[int] = Counter()
-    for _, line in lines:
-        sizes[round(line.size)] += len(line.text)
-    usual = sizes.most_common(1)[0][0] if sizes else 0
-    large = [round(line.size) for _, line in lines if line.size > HEADING_SIZE * usual and _TITLE.search(line.text)]
-    top = Counter(large).most_common(1)[0][0] if large else 0
-    # What is larger than most of them, as a title or an example, heads none of those that follow.
-    smaller = sorted({size for size in large if size <= top})
-    levels = {size: 1 + len(smaller) - bisect_right(smaller, size) for size in large}
-    headings: dict[int, list[Bookmark]] = defaultdict(list)
-    # Where much is large, as on a poster, size tells nothing.
-    if sum(sizes[size] for size in levels) > MAX_HEADING_SHARE * sizes.total():
-        return headings
-    last: tuple[int, int] | None = None
-    for number, line in lines:
-        place = (number, round(line.size))
-        if place[1] in levels and _TITLE.search(line.text):
-            # A title of two lines is one; two of one size may have their numbers.
-            is_second = place == last and not _SECTION.match(line.text)
-            before = headings[number].pop()[1][:MAX_TITLE_CHARS] if is_second else ""
-            headings[number].append((levels[place[1]], f"{before} {line.text}".lstrip()))
-            last = place
-        else:
-            last = None
-    return headings
-
-
-def _make_sections(pages: Sequence[list[Line]], bookmarks: Mapping[int, Sequence[Bookmark]]) -> list[_Section]:
-    sections: list[_Section] = []
-    level = 0
-    for number, page in enumerate(pages):
-        lines, notes = split_notes(page)
-        headings = _place_bookmarks([line.text for line in lines], bookmarks.get(number, ()))
-        first = make_paragraphs(lines[: headings[0][0] if headings else len(lines)])
-        if first and sections and (before := sections[-1].paragraphs):
-            # A sentence that goes on, on this page, belongs to where it began.
-            before[-1:], first = (joined := join_paragraphs([before[-1], first[0]]))[:1], [*joined[1:], *first[1:]]
-        if first:
-            sections.append(_Section(f"Page {number + 1}", level + 1, first))
-        for index, (_, start, level, title) in enumerate(headings):
-            end = headings[index + 1][0] if index + 1 < len(headings) else len(lines)
-            sections.append(_Section(title, level, make_paragraphs(lines[start:end])))
-        if sections and notes:
-            sections[-1].notes += make_paragraphs(notes)
-    return sections
-
-
-def _place_bookmarks(lines: Sequence[str], bookmarks: Sequence[Bookmark]) -> list[tuple[int, int, int, str]]:
-    """Return where each bookmark's line is, where its text begins, its level and its title.
-
-    One that stands nowhere on its page begins where the one before it does: at the top, if it is the first.
-    """
-    spans: dict[str, tuple[int, int]] = {}
-    for normalize in (_normalize, _close_up):
-        for number, line in reversed(list(enumerate(lines))):
-            following_line = lines[number + 1] if number + 1 < len(lines) else ""
-            spans[normalize(line + following_line)] = (number, number + 2)
-            spans[normalize(line)] = (number, number + 1)
-    places: list[tuple[int, int, int, str]] = []
-    for level, title in bookmarks:
-        last_start = places[-1][1] if places else 0
-        first, end = spans.get(_close_up(title)) or spans.get(_normalize(title), (last_start, last_start))
-        places.append((max(first, last_start), max(end, last_start), level, title))
-    return places
-
-
-def _close_up(text: str) -> str:
-    return "".join(text.casefold().split())
-
-
-def _normalize(text: str) -> str:
-    """Return a title without what bookmarks and pages write differently: spaces, marks, the number of a section."""
-    return "".join(character for character in text.casefold() if character.isalpha()) or text
-
-
-def _make_blocks(sections: Iterable[_Section], words: set[str]) -> Iterator[Block]:
+def _make_blocks(sections: Iterable[Section], words: set[str]) -> Iterator[Block]:
     for section in sections:
         yield Block("heading", escape(section.title), level=min(section.level, MAX_HEADING_LEVEL))
         for paragraph in (*section.paragraphs, *section.notes):
