@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import chain, dropwhile, groupby, pairwise
 from statistics import median_low
 
-from knowledge.formats.page_tables import Cell, Grid
+from knowledge.formats.page_tables import Box, Cell, Grid
 
 # A character, its left, bottom, right and top edge, in points from the lower left corner of the page.
 Glyph = tuple[str, float, float, float, float]
@@ -28,6 +28,8 @@ _LINE_NUMBER = re.compile(r"[0-9]{1,4}\s+(?=\S)")
 HYPHENS = ("-", "\u00ad", "\u2010", "\u2011")
 # Of a font of icons, or no sign at all: no text has them.
 _ICON = re.compile(r"[\x00-\x1f\ud800-\udfff\ue000-\uf8ff\ufffe\uffff]")
+# The bullet of a font of signs, which office programs take.
+_BULLET = "\uf0b7"
 # Icons of notes, of the font that most tools take, by what they say.
 _LABELS = {"\uf05a": "NOTE", "\uf0eb": "TIP", "\uf06a": "IMPORTANT", "\uf071": "WARNING", "\uf06d": "CAUTION"}
 _NOTE_NUMBER = re.compile(r"\d{1,2}")
@@ -64,8 +66,9 @@ class Line:
     """A line of a page, in points. Raised digits are written as such; `first_width` is that of the first word.
 
     `pitch` is the width of all of its signs if they have the same, else 0. `is_row` tells that it has a large gap, as
-    rows of tables have: it does not go on in the next line. `sizes` are those of all of its signs. A whole table is one
-    line, with the texts of its `cells`.
+    rows of tables have: it does not go on in the next line. `sizes` are those of all of its signs. `is_framed` tells
+    that it stands in a box with others, `frame` has the left and the right edge of the innermost box. A whole table is
+    one line, with the texts of its `cells`.
     """
 
     text: str
@@ -79,6 +82,8 @@ class Line:
     cells: Rows = ()
     sizes: frozenset[float] = frozenset()
     is_turned: bool = False
+    is_framed: bool = False
+    frame: tuple[float, float] | None = None
 
     @property
     def is_code(self) -> bool:
@@ -165,7 +170,7 @@ class _Segment:
         placed = [glyph for glyph in self.glyphs if not glyph[0].isspace()]
         first_end = next((glyph[1] for glyph in self.glyphs if glyph[0].isspace()), self.right)
         gap = max((following[1] - glyph[3] for glyph, following in pairwise(placed)), default=0.0)
-        text, leaders = _LEADER.subn("", self.label + _compose(_ICON.sub("", text).rstrip()))
+        text, leaders = _LEADER.subn("", self.label + _compose(_ICON.sub("", text.replace(_BULLET, "\u2022")).rstrip()))
         is_row = bool(leaders) or gap > MIN_CELL_GAP * self.size
         pitch = _find_pitch(placed)
         sizes = frozenset(round(glyph[4] - glyph[2], 1) for glyph in placed)
@@ -253,6 +258,20 @@ def make_lines(segments: Iterable[Sequence[Glyph]], grids: Sequence[Grid] = ()) 
     return list(_read_segments(_join_segments(_order(_join_segments(parts)))))
 
 
+def mark_framed(lines: Sequence[Line], frames: Sequence[Box]) -> None:
+    """Mark the lines of a page that stand in a box. One of a single line is that of a title, one of all the page."""
+    for frame in sorted(frames, key=lambda frame: (frame[2] - frame[0]) * (frame[3] - frame[1])):
+        left, bottom, right, top = frame
+        inside = [
+            line
+            for line in lines
+            if left <= line.left and line.right <= right and bottom <= line.bottom + line.size / 2 <= top
+        ]
+        for line in inside:
+            line.frame = line.frame or (left, right)
+            line.is_framed |= 1 < len(inside) < len(lines)
+
+
 def _split_cells(
     glyphs: Sequence[Glyph], grids: Mapping[int, Grid]
 ) -> Iterator[tuple[tuple[int, Cell] | None, list[Glyph]]]:
@@ -276,7 +295,10 @@ def _split_cells(
 
 
 def _make_table(grid: Grid, segments: Mapping[Cell, Sequence[Sequence[Glyph]]]) -> Line | None:
-    """Return a table; none if it has a listing, most of its cells are empty, or but one row or column has texts."""
+    """Return a table; none if it has a listing, most of its cells are empty, or but one column has texts.
+
+    Of a single row, all cells have texts.
+    """
     lines = {cell: make_lines(parts) for cell, parts in segments.items()}
     if any(sum(line.is_code for line in cell_lines) > MAX_CELL_CODE for cell_lines in lines.values()):
         return None
@@ -284,7 +306,8 @@ def _make_table(grid: Grid, segments: Mapping[Cell, Sequence[Sequence[Glyph]]]) 
     texts = {cell: text for cell, text in written.items() if text}
     rows = sorted({row for row, _ in texts})
     columns = sorted({column for _, column in texts})
-    if min(len(rows), len(columns)) < 2 or 2 * len(texts) < len(set(grid.cells.values())):
+    count = len(set(grid.cells.values()))
+    if len(columns) < 2 or 2 * len(texts) < count or (len(rows) < 2 and (len(texts) < count or len(grid.rows) > 2)):
         return None
     cells = tuple(tuple(texts.get((row, column), "") for column in columns) for row in rows)
     left, bottom, right, top = grid.box

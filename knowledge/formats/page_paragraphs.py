@@ -7,18 +7,23 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from textwrap import indent
 
 from knowledge.formats.page_layout import (
     HYPHENS,
+    MAX_CODE_WIDTH,
     MAX_LEADING,
     MAX_PITCH_DIFFERENCE,
     MAX_SIZE_DIFFERENCE,
+    MIN_CODE_SIGNS,
+    MIN_CODE_WIDTH,
     MIN_LEADING,
     MIN_SPACE,
     RAISED,
     Line,
     Rows,
 )
+from knowledge.formats.page_tables import NEAR
 
 _FROM_RAISED = str.maketrans(RAISED, "0123456789")
 # Behind a word, or a sign: elsewhere it is an exponent.
@@ -27,6 +32,8 @@ _NOTE_START = re.compile(rf"[{RAISED}]{{1,3}}|\d{{1,3}}(?=\s)")
 _LIST_MARK = re.compile(
     r"(?:[\u2022\u25cf\u25cb\u25a0\u25aa\u2023\u2043\u2013*-]|\(?(?:\d{1,2}|[a-z])[.)]|\[\d{1,3}\])\s"
 )
+_BULLET = re.compile(r"[\u2022\u25cf\u25cb\u25a0\u25aa\u2023\u2043]\s")
+_NARROW_SIGNS = frozenset(".,:;'|!il")
 _SENTENCE_END = re.compile(rf"[.!?:;\u3002\uff01\uff1f][\"')\]\u2019\u201d{RAISED}]*$")
 # More is not looked at, or not joined: nobody prints so much below each other.
 MAX_COLUMN_LINES = 500
@@ -41,13 +48,20 @@ MAX_CODE_DISTANCE = 3.4
 MIN_FULL_LINES = 2
 # How far from the edge of its column, as a share of its size, a line may end and be full, and begin and belong to it.
 MAX_RAGGED = 1.5
+# Of the size of code: what ends so far above the foot of its page ends there.
+MAX_FOOT = 4.0
 # A narrower column is a list of short lines.
 MIN_COLUMN_WIDTH = 8.0
 
 
 @dataclass(slots=True)
 class Paragraph:
-    """A paragraph, lines of code, or the `cells` of a table. `is_open`: the last line is full and ends no sentence."""
+    """A paragraph, lines of code, or the `cells` of a table. `is_open`: the last line is full and ends no sentence.
+
+    `left`, `right` and `bottom` are its edges, `pitch` the width of the signs of code, `frame` the sides of the box
+    around it. `pages` has the number of the page of each line of code and each row of a table, and of other text
+    that of its first line.
+    """
 
     text: str
     size: float
@@ -55,6 +69,12 @@ class Paragraph:
     is_done: bool = False
     is_code: bool = False
     cells: Rows = ()
+    left: float = 0.0
+    right: float = 0.0
+    bottom: float = 0.0
+    pitch: float = 0.0
+    frame: tuple[float, float] | None = None
+    pages: list[int] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -64,12 +84,15 @@ class _Lines:
     pitch: float
     is_code: bool = False
     lines: list[Line] = field(default_factory=list)
+    item: Line | None = None
 
     def takes(self, line: Line, leading: float) -> bool:
         last = self.lines[-1]
         if last.cells or line.cells:
             return False
         is_alike = min(self.pitch, line.pitch) > 0 and abs(self.pitch - line.pitch) <= MAX_PITCH_DIFFERENCE
+        if self.item and self._is_outside(line, self.item):
+            return False
         if abs(last.size - line.size) > MAX_SIZE_DIFFERENCE * last.size and not last.sizes & line.sizes:
             return False
         if not is_alike and (self.is_code or line.is_code or last.right <= line.left or line.right <= last.left):
@@ -77,9 +100,29 @@ class _Lines:
         max_distance = MAX_CODE_DISTANCE if is_alike else MAX_LINE_DISTANCE
         return 0 < last.bottom - line.bottom <= max_distance * leading * max(last.size, line.size)
 
+    @property
+    def has_one_width(self) -> bool:
+        """Return whether the signs of several lines have one width, though other fonts write some of them narrower."""
+        signs = {sign for line in self.lines for sign in line.text if not sign.isspace()}
+        widths = [line.pitch for line in self.lines]
+        return (
+            len(self.lines) > 1
+            and MIN_CODE_WIDTH < min(widths) / self.lines[0].size < MAX_CODE_WIDTH
+            and max(widths) - min(widths) <= MAX_PITCH_DIFFERENCE
+            and len(signs) >= MIN_CODE_SIGNS
+            and not signs.isdisjoint(_NARROW_SIGNS)
+        )
+
+    def _is_outside(self, line: Line, item: Line) -> bool:
+        """Return whether a line below the end of an item begins at its bullet, or to the left of it."""
+        is_left = line.left < item.left + item.first_width + line.size / 4
+        is_new = line.text[:1].isupper() and _SENTENCE_END.search(self.lines[-1].text[-MAX_END_CHARS:])
+        return bool(is_left and is_new)
+
     def add(self, line: Line) -> None:
         self.pitch = self.pitch if line.pitch else 0.0
         self.is_code |= line.is_code
+        self.item = line if _BULLET.match(line.text) else self.item
         self.lines.append(line)
 
 
@@ -121,7 +164,9 @@ def make_paragraphs(lines: Sequence[Line]) -> list[Paragraph]:
             blocks.append(_Lines(line.pitch))
         blocks[-1].add(line)
     paragraphs = [
-        _write_code(block.lines, code_leading) if block.is_code else _make_paragraph(block.lines, lines)
+        _write_code(block.lines, code_leading)
+        if block.is_code or block.has_one_width
+        else _make_paragraph(block.lines, lines)
         for block in blocks
     ]
     for paragraph, (block, following) in zip(paragraphs, pairwise(blocks), strict=False):
@@ -144,6 +189,39 @@ def join_paragraphs(paragraphs: Iterable[Paragraph]) -> list[Paragraph]:
         else:
             joined.append(paragraph)
     return joined
+
+
+def join_pages(last: Paragraph, first: Paragraph, foot: float) -> bool:
+    """Join what goes on at the top of the next page to the last one before it, and return whether it does.
+
+    A sentence does, a table as wide as the one there, and code below code that reaches down to the `foot`
+    of its page.
+    """
+    if last.is_code and first.is_code and len(last.text) <= MAX_JOINED_CHARS:
+        is_full = last.bottom - foot < MAX_FOOT * last.size
+        if not is_full or abs(last.pitch - first.pitch) > MAX_PITCH_DIFFERENCE or not _have_same_sides(last, first):
+            return False
+        shift = max(-MAX_INDENTATION, min(MAX_INDENTATION, round((first.left - last.left) / last.pitch)))
+        last.text = f"{indent(last.text, ' ' * -shift)}\n{indent(first.text, ' ' * shift)}"
+        last.left = min(last.left, first.left)
+        last.bottom = first.bottom
+        last.pages += first.pages
+        return True
+    if last.cells and first.cells:
+        edges = abs(last.left - first.left) + abs(last.right - first.right)
+        if edges > last.size or len(last.cells[0]) != len(first.cells[0]):
+            return False
+        # Its header may stand on each page.
+        rows = first.cells[first.cells[0] == last.cells[0] :]
+        last.cells += rows
+        last.pages += first.pages[: len(rows)]
+        return True
+    return len(join_paragraphs([last, first])) == 1
+
+
+def _have_same_sides(last: Paragraph, first: Paragraph) -> bool:
+    sides, others = last.frame or (0.0, 0.0), first.frame or (0.0, 0.0)
+    return all(abs(side - other) < NEAR for side, other in zip(sides, others, strict=True))
 
 
 def goes_on(paragraph: Paragraph, other: Paragraph) -> bool:
@@ -183,12 +261,16 @@ def _write_code(lines: Sequence[Line], leading: float) -> Paragraph:
             distance = (lines[number - 1].bottom - line.bottom) / (leading * line.size)
             text += "\n" * max(1, round(distance))
         text += f"{' ' * min(MAX_INDENTATION, round((line.left - left) / line.pitch))}{line.text}"
-    return Paragraph(text, lines[0].size, is_code=True)
+    last = lines[-1]
+    pitch = max(line.pitch for line in lines)
+    frame = lines[0].frame
+    return Paragraph(text, last.size, is_code=True, left=left, bottom=last.bottom, pitch=pitch, frame=frame)
 
 
 def _make_paragraph(lines: Sequence[Line], page: Sequence[Line]) -> Paragraph:
     if lines[0].cells:
-        return Paragraph(lines[0].text, lines[0].size, cells=lines[0].cells)
+        table = lines[0]
+        return Paragraph(table.text, table.size, cells=table.cells, left=table.left, right=table.right)
     right = max(line.right for line in lines)
     is_column = right - min(line.left for line in lines) >= MIN_COLUMN_WIDTH * lines[0].size
     is_edge = is_column and _is_edge(lines, right, page)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from knowledge.formats.page_layout import Line
-from knowledge.formats.page_paragraphs import Paragraph, join_paragraphs, make_paragraphs, split_notes
+from knowledge.formats.page_paragraphs import Paragraph, join_pages, make_paragraphs, split_notes
 
 Bookmark = tuple[int, str]
 _SECTION = re.compile(r"\d{1,3}(?:\.\d{1,3}){0,5}\.?\s")
@@ -23,10 +23,11 @@ MAX_HEADING_SHARE = 0.1
 
 @dataclass(slots=True)
 class Section:
-    """What is below one heading, on one page; a sentence at its end may go on below the next one."""
+    """What is below one heading, which stands on `page`; `notes` are the footnotes of its last page."""
 
     title: str
     level: int
+    page: int
     paragraphs: list[Paragraph]
     notes: list[Paragraph] = field(default_factory=list)
 
@@ -38,7 +39,10 @@ def find_headings(pages: Sequence[list[Line]]) -> Mapping[int, Sequence[Bookmark
     for _, line in lines:
         sizes[round(line.size)] += len(line.text)
     usual = sizes.most_common(1)[0][0] if sizes else 0
-    large = [round(line.size) for _, line in lines if line.size > HEADING_SIZE * usual and _TITLE.search(line.text)]
+    large_lines = [line for _, line in lines if line.size > HEADING_SIZE * usual and _TITLE.search(line.text)]
+    # What is framed, as an example, heads nothing outside; where all of the page is in frames, it does.
+    has_free = not all(line.is_framed for line in large_lines)
+    large = [round(line.size) for line in large_lines if not (has_free and line.is_framed)]
     top = Counter(large).most_common(1)[0][0] if large else 0
     # What is larger than most of them, as a title or an example, heads none of those that follow.
     smaller = sorted({size for size in large if size <= top})
@@ -50,7 +54,7 @@ def find_headings(pages: Sequence[list[Line]]) -> Mapping[int, Sequence[Bookmark
     last: tuple[int, int] | None = None
     for number, line in lines:
         place = (number, round(line.size))
-        if place[1] in levels and _TITLE.search(line.text):
+        if place[1] in levels and _TITLE.search(line.text) and not (has_free and line.is_framed):
             # A title of two lines is one; two of one size may have their numbers.
             is_second = place == last and not _SECTION.match(line.text)
             before = headings[number].pop()[1][:MAX_TITLE_CHARS] if is_second else ""
@@ -62,24 +66,39 @@ def find_headings(pages: Sequence[list[Line]]) -> Mapping[int, Sequence[Bookmark
 
 
 def make_sections(pages: Sequence[list[Line]], bookmarks: Mapping[int, Sequence[Bookmark]]) -> list[Section]:
-    """Return what is below each bookmark; before the first one of a page, below the number of this page."""
+    """Return what is below each bookmark, over all of its pages; without any, what is on each page, below its number.
+
+    What stands above the first bookmark has no title.
+    """
     sections: list[Section] = []
-    level = 0
-    for number, page in enumerate(pages):
-        lines, notes = split_notes(page)
-        headings = _place_bookmarks([line.text for line in lines], bookmarks.get(number, ()))
-        first = make_paragraphs(lines[: headings[0][0] if headings else len(lines)])
+    foot = floor = min((line.bottom for page in pages for line in page), default=0.0)
+    for page, lines_and_notes in enumerate(pages, 1):
+        lines, notes = split_notes(lines_and_notes)
+        headings = _place_bookmarks([line.text for line in lines], bookmarks.get(page - 1, ()))
+        first = _make_paragraphs(lines[: headings[0][0] if headings else len(lines)], page)
         if first and sections and (before := sections[-1].paragraphs):
-            # A sentence that goes on, on this page, belongs to where it began.
-            before[-1:], first = (joined := join_paragraphs([before[-1], first[0]]))[:1], [*joined[1:], *first[1:]]
-        if first:
-            sections.append(Section(f"Page {number + 1}", level + 1, first))
+            # What goes on belongs to where it began.
+            first = first[join_pages(before[-1], first[0], foot) :]
+        if first and bookmarks and sections:
+            sections[-1].paragraphs += [*sections[-1].notes, *first]
+            sections[-1].notes.clear()
+        elif first:
+            sections.append(Section("" if bookmarks else f"Page {page}", 1, page, first))
         for index, (_, start, level, title) in enumerate(headings):
             end = headings[index + 1][0] if index + 1 < len(headings) else len(lines)
-            sections.append(Section(title, level, make_paragraphs(lines[start:end])))
+            sections.append(Section(title, level, page, _make_paragraphs(lines[start:end], page)))
         if sections and notes:
-            sections[-1].notes += make_paragraphs(notes)
+            sections[-1].notes += _make_paragraphs(notes, page)
+        # Above notes, a page ends earlier.
+        foot = lines[-1].bottom if lines and notes else floor
     return sections
+
+
+def _make_paragraphs(lines: Sequence[Line], page: int) -> list[Paragraph]:
+    paragraphs = make_paragraphs(lines)
+    for paragraph in paragraphs:
+        paragraph.pages = [page] * (len(paragraph.cells) or paragraph.text.count("\n") + 1)
+    return paragraphs
 
 
 def _place_bookmarks(lines: Sequence[str], bookmarks: Sequence[Bookmark]) -> list[tuple[int, int, int, str]]:

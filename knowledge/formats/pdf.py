@@ -8,21 +8,28 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from itertools import chain, islice, takewhile
 from typing import Any
 
 from core.markup.document import Block
 from core.markup.writer import MAX_HEADING_LEVEL, write_markdown
 from knowledge.formats.inline import escape, make_code
-from knowledge.formats.page_layout import Glyph, Line, make_lines
+from knowledge.formats.page_layout import Glyph, Line, make_lines, mark_framed
+from knowledge.formats.page_paragraphs import Paragraph
 from knowledge.formats.page_sections import Bookmark, Section, find_headings, make_sections
-from knowledge.formats.page_tables import Box, find_grids
+from knowledge.formats.page_tables import Box, find_frames, find_grids
 from knowledge.parsing.limits import FormatError, ParseLimits, map_parser_errors
 
 # A word that was divided at the end of a line.
 _DIVIDED = re.compile(r"(?<![^\W\d_])([^\W\d_]+)[-\u00ad\u2010\u2011]\n([^\W\d_]+)")
 _WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
 _NUMBER = re.compile(r"\d+")
+# What items begin with, each in a line of its own.
+_BULLET = re.compile(r"[\u2022\u2023\u2043\u25a0\u25aa\u25cb\u25cf]\s")
+# Elsewhere they are signs of formulas and sentences.
+_INNER_BULLETS = ("\u25e6 ", "\u2013 ")
+_ITEM_START = re.compile(rf"\n(?={_BULLET.pattern}|[\u25e6\u2013] )")
 _ROMAN_NUMBER = re.compile(r"(?<![^ ])[ivxlc]{1,8}$")
 # Where running heads and page numbers are: so many lines at the top of a page, and at its foot.
 EDGE_LINES = 3
@@ -31,6 +38,7 @@ MIN_PART_CHARS = 4
 # What so many pages have there is no text of its own.
 MIN_REPEATS = 3
 MAX_PAGE_DIGITS = 6
+MAX_LIST_DEPTH = 6
 MAX_BOOKMARKS = 5_000
 # More are a drawing.
 MAX_OBJECTS = 5_000
@@ -54,9 +62,17 @@ _TURNS: Mapping[int, _Turn] = {
 _Key = tuple[str | int, ...]
 
 
-@map_parser_errors
 def read_pdf(data: bytes) -> str:
-    """Return the pages of a PDF, headed by bookmarks or by their numbers. Raises `FormatError`."""
+    """Return a PDF as Markdown: its text below its bookmarks or large lines, or the numbers of its pages.
+
+    Raises `FormatError`.
+    """
+    return read_pages(data)[0]
+
+
+@map_parser_errors
+def read_pages(data: bytes) -> tuple[str, tuple[int, ...]]:
+    """Return a PDF as Markdown, and for each line of it the page, from 1, where it stands. Raises `FormatError`."""
     import pypdfium2
 
     try:
@@ -71,7 +87,7 @@ def read_pdf(data: bytes) -> str:
     sections = make_sections(pages, _read_bookmarks(document) or find_headings(pages))
     texts = [paragraph.text for section in sections for paragraph in section.paragraphs]
     words = {word.lower() for text in texts for word in _WORD.findall(_DIVIDED.sub(" ", text))}
-    return write_markdown(list(_make_blocks(sections, words)))
+    return _write(sections, words)
 
 
 def _read_lines(document: Any, number: int, limits: ParseLimits) -> list[Line]:
@@ -84,7 +100,9 @@ def _read_lines(document: Any, number: int, limits: ParseLimits) -> list[Line]:
         return []
     with closing(page), closing(page.get_textpage()) as text_page:
         turn = _TURNS[page.get_rotation()]
-        lines = make_lines(_iter_segments(text_page, turn), find_grids(_iter_paths(page, turn)))
+        paths = list(_iter_paths(page, turn))
+        lines = make_lines(_iter_segments(text_page, turn), find_grids(paths))
+    mark_framed(lines, find_frames(paths))
     limits.consume("\n".join(line.text for line in lines))
     return lines
 
@@ -194,19 +212,86 @@ def _read_bookmarks(document: Any) -> Mapping[int, Sequence[Bookmark]]:
     return bookmarks
 
 
-def _make_blocks(sections: Iterable[Section], words: set[str]) -> Iterator[Block]:
+def _write(sections: Iterable[Section], words: set[str]) -> tuple[str, tuple[int, ...]]:
+    """Return sections as Markdown, and the page of each of its lines."""
+    texts: list[str] = []
+    pages: list[int] = []
+    for block, block_pages in _make_blocks(sections, words):
+        if text := write_markdown([block]):
+            texts.append(text)
+            count = text.count("\n") + 1
+            lines = block_pages if len(block_pages) == count else [block_pages[0]] * count
+            # Below it is a blank line.
+            pages += [*lines, lines[-1]]
+    return "\n\n".join(texts), tuple(pages[:-1])
+
+
+def _make_blocks(sections: Iterable[Section], words: set[str]) -> Iterator[tuple[Block, Sequence[int]]]:
+    """Yield blocks, each with the pages of its lines, or with that of the first one."""
     for section in sections:
-        yield Block("heading", escape(section.title), level=min(section.level, MAX_HEADING_LEVEL))
+        if section.title:
+            yield Block("heading", escape(section.title), level=min(section.level, MAX_HEADING_LEVEL)), [section.page]
+        items: list[Paragraph] = []
         for paragraph in (*section.paragraphs, *section.notes):
-            if paragraph.is_code:
-                yield Block("code", paragraph.text)
-            elif paragraph.cells:
-                header, *rows = (
-                    tuple(_write_cell(_join_words(cell, words)) for cell in row) for row in paragraph.cells
-                )
-                yield Block("table", header=header, rows=tuple(rows))
-            else:
-                yield Block("paragraph", escape(_join_words(paragraph.text, words)))
+            lead, rest = _split_off_items(paragraph, is_item=bool(items))
+            if lead:
+                yield from _make_lists(items, words)
+                yield _make_block(lead, words)
+                items = []
+            items += [rest] if rest else []
+        yield from _make_lists(items, words)
+
+
+def _make_block(paragraph: Paragraph, words: set[str]) -> tuple[Block, Sequence[int]]:
+    pages = paragraph.pages
+    if paragraph.is_code:
+        # Its fences stand where its first and its last line do.
+        return Block("code", paragraph.text), [pages[0], *pages, pages[-1]]
+    if paragraph.cells:
+        header, *rows = (tuple(_write_cell(_join_words(cell, words)) for cell in row) for row in paragraph.cells)
+        # Below its header is a line of marks.
+        return Block("table", header=header, rows=tuple(rows)), [pages[0], *pages]
+    return Block("paragraph", escape(_join_words(paragraph.text, words))), pages
+
+
+def _split_off_items(paragraph: Paragraph, *, is_item: bool) -> tuple[Paragraph | None, Paragraph | None]:
+    """Return a paragraph without the items at its end, and these; `is_item`: it stands below others."""
+    text = paragraph.text
+    if paragraph.is_code or paragraph.cells:
+        return paragraph, None
+    if _BULLET.match(text) or (is_item and text.startswith(_INNER_BULLETS)):
+        return None, paragraph
+    start = text.find(next((line for line in text.split("\n")[1:] if _BULLET.match(line)), "\0"))
+    if start < 0:
+        return paragraph, None
+    return replace(paragraph, text=text[: start - 1]), replace(paragraph, text=text[start:])
+
+
+def _make_lists(paragraphs: Sequence[Paragraph], words: set[str]) -> Iterator[tuple[Block, Sequence[int]]]:
+    """Yield the list of what begins with bullets: another bullet than those before it is that of an inner list."""
+    levels: list[tuple[str, list[Block]]] = [("", [])]
+    pages: list[int] = []
+    for paragraph in paragraphs:
+        for item in _ITEM_START.split(_join_words(paragraph.text, words)):
+            signs = [sign for sign, _ in levels]
+            if item[0] in signs:
+                _close(levels, signs.index(item[0]))
+            elif len(levels) <= MAX_LIST_DEPTH:
+                levels.append((item[0], []))
+            text = escape(item[1:].strip())
+            levels[-1][1].append(Block("item", text))
+            pages += paragraph.pages[:1] * (text.count("\n") + 1)
+    if paragraphs:
+        _close(levels, 1)
+        yield Block("list", children=tuple(levels[1][1])), pages
+
+
+def _close(levels: list[tuple[str, list[Block]]], depth: int) -> None:
+    """Put the lists below a depth into the last items of those that they stand in."""
+    while len(levels) > depth + 1:
+        inner = Block("list", children=tuple(levels.pop()[1]))
+        items = levels[-1][1]
+        items[-1] = replace(items[-1], children=(*items[-1].children, inner))
 
 
 def _write_cell(text: str) -> str:
