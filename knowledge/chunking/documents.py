@@ -237,8 +237,7 @@ def _set_lines(block: Block, line: int) -> Block:
 def _cut_code(block: Block, tokens: int) -> Iterator[Block]:
     """Yield code as parts of whole lines, cut at blank lines where there are enough."""
     code = block.text.split("\n")
-    # With fences, the first line of the code is the second of the block.
-    first_line = block.start_line + (block.end_line - block.start_line >= len(code))
+    first_line = _find_code_start(block, len(code))
     pieces = [(piece, first_line + number) for number, line in enumerate(code) for piece in _cut_line(line, tokens)]
     lines, numbers = zip(*pieces, strict=True)
     sizes = [measure_tokens(f"{line}\n") for line in lines]
@@ -253,6 +252,15 @@ def _cut_code(block: Block, tokens: int) -> Iterator[Block]:
             yield replace(block, text="\n".join(lines[start:number]), start_line=start_line, end_line=end_line)
             start = number
             size = 0.0
+
+
+def _find_code_start(block: Block, size: int) -> int:
+    """Return the line of the first line of code: with fences, the second one of its block.
+
+    Where more is left out, as options or what prepares an example, that is most often above.
+    """
+    others = block.end_line - block.start_line + 1 - size
+    return block.end_line - size if others > 2 else block.start_line + (others > 0)
 
 
 def _cut_line(line: str, tokens: int) -> list[str]:
