@@ -84,6 +84,11 @@ def _complete_paths(sections: Sequence[Section], blocks: Sequence[Block], docume
     name = _WORD.findall(PurePosixPath(document.path).stem.lower())
     if first and name and levels[0] == min(levels) and all(word.removesuffix("s") in first[0].lower() for word in name):
         return [replace(section, path=first + section.path[section.path[:1] == first :]) for section in sections]
+    if levels.count(1) == 1 and levels.index(1) == 1:
+        # The name below a logo is above the title, and no section.
+        heading = next(to_plain(block.text[:MAX_HEADING_LENGTH]) for block in blocks if _is_title(block, 1))
+        title = heading or _name_page(document.path)
+        return [replace(each, path=each.path if each.path[:1] == (title,) else (title,)) for each in sections]
     root = document.title or _name_page(document.path)
     titles = {to_plain(block.text[:MAX_HEADING_LENGTH]) for block in blocks if _is_title(block, level)}
     own_titles = {text for text in titles if _WORD.search(text) and not _VERSION.search(text)}

@@ -561,6 +561,7 @@ def test_passages_have_the_titles_that_their_document_was_given(path: str, text:
         ("3.9-4.0_notes.md", "# A\n\nText.\n\n# B", "3.9-4.0 notes > A / B"),
         ("debugging.md", "## Debug a model\n\n### Tools\n\nText.", "Debug a model > Tools"),
         ("debugging.md", "### Tools\n\nText.\n\n## Debug a model", "debugging > Tools / Debug a model"),
+        ("server/README.md", "### The logo\n\nText.\n\n# The server\n\n## Start\n\nText.", "The server > Start"),
         ("a.md", "---\ntitle: Guide\n---\n## Guide\n\nText.", "Guide"),
         ("a.md", "# Guide\n\n## Guide\n\n### Start\n\nText.", "Guide > Start"),
     ],
