@@ -67,8 +67,9 @@ class Line:
 
     `pitch` is the width of all of its signs if they have the same, else 0. `is_row` tells that it has a large gap, as
     rows of tables have: it does not go on in the next line. `sizes` are those of all of its signs. `is_framed` tells
-    that it stands in a box with others, `frame` has the left and the right edge of the innermost box. A whole table is
-    one line, with the texts of its `cells`.
+    that it stands in a box with others, `frame` has the left and the right edge of the innermost box. `parts`
+    are the texts beside its only large gap, of which the second one begins at `column`. A whole table is one line, with
+    the texts of its `cells`.
     """
 
     text: str
@@ -84,6 +85,8 @@ class Line:
     is_turned: bool = False
     is_framed: bool = False
     frame: tuple[float, float] | None = None
+    parts: tuple[str, str] | None = None
+    column: float = 0.0
 
     @property
     def is_code(self) -> bool:
@@ -169,14 +172,25 @@ class _Segment:
         )
         placed = [glyph for glyph in self.glyphs if not glyph[0].isspace()]
         first_end = next((glyph[1] for glyph in self.glyphs if glyph[0].isspace()), self.right)
-        gap = max((following[1] - glyph[3] for glyph, following in pairwise(placed)), default=0.0)
+        columns = [other[1] for glyph, other in pairwise(placed) if other[1] - glyph[3] > MIN_CELL_GAP * self.size]
         text, leaders = _LEADER.subn("", self.label + _compose(_ICON.sub("", text.replace(_BULLET, "\u2022")).rstrip()))
-        is_row = bool(leaders) or gap > MIN_CELL_GAP * self.size
+        is_row = bool(leaders or columns)
         pitch = _find_pitch(placed)
         sizes = frozenset(round(glyph[4] - glyph[2], 1) for glyph in placed)
-        return Line(
-            text, self.left, self.bottom, self.right, self.size, first_end - self.left, pitch, is_row, sizes=sizes
-        )
+        line = Line(text, self.left, self.bottom, self.right, self.size, first_end - self.left, pitch, is_row)
+        line.sizes = sizes
+        if len(columns) == 1 and not leaders:
+            line.column = columns[0]
+            line.parts = self._divide(columns[0])
+        return line
+
+    def _divide(self, column: float) -> tuple[str, str] | None:
+        """Return the texts to the left of a place, and from there on."""
+        before = [glyph for glyph in self.glyphs if glyph[1] < column]
+        after = [glyph for glyph in self.glyphs if glyph[1] >= column]
+        if not before or not after:
+            return None
+        return self.label + _Segment(before).to_line().text, _Segment(after).to_line().text
 
     def split_number(self, previous: int) -> tuple[_Segment, int]:
         """Return a line of code without its number, and this; other lines as they are, and 0."""

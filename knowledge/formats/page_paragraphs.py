@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import pairwise
 from textwrap import indent
@@ -34,11 +34,13 @@ _LIST_MARK = re.compile(
 )
 _BULLET = re.compile(r"[\u2022\u25cf\u25cb\u25a0\u25aa\u2023\u2043]\s")
 _NARROW_SIGNS = frozenset(".,:;'|!il")
+_WORD = re.compile(r"[^\W\d_]{2,}")
 _SENTENCE_END = re.compile(rf"[.!?:;\u3002\uff01\uff1f][\"')\]\u2019\u201d{RAISED}]*$")
 # More is not looked at, or not joined: nobody prints so much below each other.
 MAX_COLUMN_LINES = 500
 MAX_JOINED_CHARS = 20_000
 MAX_INDENTATION = 80
+MIN_DEFINITION_WORDS = 3
 MAX_END_CHARS = 20
 # Of the usual distance of two lines: beyond it, a paragraph ends.
 MAX_LINE_DISTANCE = 1.3
@@ -60,7 +62,7 @@ class Paragraph:
 
     `left`, `right` and `bottom` are its edges, `pitch` the width of the signs of code, `frame` the sides of the box
     around it. `pages` has the number of the page of each line of code and each row of a table, and of other text
-    that of its first line.
+    that of its first line. `term` is what it explains, which stands beside it.
     """
 
     text: str
@@ -75,6 +77,7 @@ class Paragraph:
     pitch: float = 0.0
     frame: tuple[float, float] | None = None
     pages: list[int] = field(default_factory=list)
+    term: str = ""
 
 
 @dataclass(slots=True)
@@ -163,8 +166,11 @@ def make_paragraphs(lines: Sequence[Line]) -> list[Paragraph]:
         if not blocks or not blocks[-1].takes(line, leading):
             blocks.append(_Lines(line.pitch))
         blocks[-1].add(line)
+    columns = {round(block.lines[0].column) for block in blocks if _hangs(block.lines)}
     paragraphs = [
-        _write_code(block.lines, code_leading)
+        _make_definition(block.lines)
+        if block.lines[0].parts and not block.is_code and _explains(block.lines, columns)
+        else _write_code(block.lines, code_leading)
         if block.is_code or block.has_one_width
         else _make_paragraph(block.lines, lines)
         for block in blocks
@@ -228,7 +234,7 @@ def goes_on(paragraph: Paragraph, other: Paragraph) -> bool:
     """Return whether a paragraph goes on in another one: its sentence is not at its end."""
     if paragraph.is_done or paragraph.is_code or other.is_code or len(paragraph.text) > MAX_JOINED_CHARS:
         return False
-    if paragraph.cells or other.cells:
+    if paragraph.cells or other.cells or other.term:
         return False
     if abs(paragraph.size - other.size) > MAX_SIZE_DIFFERENCE * paragraph.size or _LIST_MARK.match(other.text):
         return False
@@ -265,6 +271,32 @@ def _write_code(lines: Sequence[Line], leading: float) -> Paragraph:
     pitch = max(line.pitch for line in lines)
     frame = lines[0].frame
     return Paragraph(text, last.size, is_code=True, left=left, bottom=last.bottom, pitch=pitch, frame=frame)
+
+
+def _hangs(lines: Sequence[Line]) -> bool:
+    """Return whether text goes on below itself, but not below what stands beside it, as definitions do."""
+    first, *others = lines
+    if not others or not first.parts or _LIST_MARK.match(f"{first.parts[0]} "):
+        return False
+    # Parts of a formula stand so, too.
+    words = _WORD.findall(" ".join([first.parts[1], *(line.text for line in others)]))
+    are_below = all(abs(line.left - first.column) < NEAR and not line.is_row for line in others)
+    return are_below and len(words) >= MIN_DEFINITION_WORDS
+
+
+def _explains(lines: Sequence[Line], columns: Set[int]) -> bool:
+    """Return whether lines are a definition: they hang, or the only one is divided where others hang."""
+    return _hangs(lines) or (len(lines) == 1 and round(lines[0].column) in columns)
+
+
+def _make_definition(lines: Sequence[Line]) -> Paragraph:
+    term, text = lines[0].parts or ("", "")
+    for line in lines[1:]:
+        text += ("\n" if text.endswith(HYPHENS) else " ") + line.text
+    if term.startswith("["):
+        # The mark of a book explains nothing.
+        text, term = f"{term} {text}", ""
+    return Paragraph(text, lines[-1].size, bottom=lines[-1].bottom, term=term, is_done=True)
 
 
 def _make_paragraph(lines: Sequence[Line], page: Sequence[Line]) -> Paragraph:

@@ -251,7 +251,8 @@ def _make_block(paragraph: Paragraph, words: set[str]) -> tuple[Block, Sequence[
         header, *rows = (tuple(_write_cell(_join_words(cell, words)) for cell in row) for row in paragraph.cells)
         # Below its header is a line of marks.
         return Block("table", header=header, rows=tuple(rows)), [pages[0], *pages]
-    return Block("paragraph", escape(_join_words(paragraph.text, words))), pages
+    text = Block("paragraph", escape(_join_words(paragraph.text, words)))
+    return (Block("definition", escape(paragraph.term), (text,)) if paragraph.term else text), pages
 
 
 def _split_off_items(paragraph: Paragraph, *, is_item: bool) -> tuple[Paragraph | None, Paragraph | None]:

@@ -372,6 +372,23 @@ def test_large_lines_head_their_text_where_no_bookmark_does() -> None:
     assert read_pdf(draw_pdf(first)) == "# Page 1\n\nThe broker\n\n1 Its disk"
 
 
+def test_what_hangs_beside_a_term_explains_it() -> None:
+    """What is in one line is divided where others hang; the mark of a book, and a formula, are no terms."""
+    page: list[Drawing] = [
+        *set_lines("a note", top=700), *set_lines("a text that is set apart", "from the others", left=150, top=700),
+        *set_lines("a port", top=660), *set_lines("a number", left=150, top=660),
+        *set_lines("[Ada]", top=620), *set_lines("A book of many", "pages.", left=150, top=620),
+        *set_lines("2", top=580), *set_lines("x y", "3", left=150, top=580),
+    ]  # fmt: skip
+    (text,) = read_drawings(page)
+    assert text.split("\n\n")[:3] == [
+        "**a note**: a text that is set apart from the others",
+        "**a port**: a number",
+        "[Ada] A book of many pages.",
+    ]
+    assert "**2**" not in text
+
+
 def test_short_lines_are_not_joined() -> None:
     assert read_drawings(set_lines("level one", "level two", "level three")) == ["level one\nlevel two\nlevel three"]
 
