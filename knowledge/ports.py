@@ -48,7 +48,8 @@ class Document:
     others of the same path, such as the same file in another branch; the titles of all its passages carry it.
     `unreadable_reason` is empty, or says why the document has no text. `lines` is empty; where the text holds other
     files that the document includes, it has the line of the document for each line of the text. `names` are the titles
-    of what its references lead to in other files, by the references as they are written.
+    of what its references lead to in other files, by the references as they are written. `pages` is empty; of a printed
+    document it has the page, from 1, for each line of the text.
     """
 
     path: str
@@ -60,10 +61,27 @@ class Document:
     unreadable_reason: str = ""
     lines: tuple[int, ...] = ()
     names: Mapping[str, str] = field(default_factory=dict)
+    pages: tuple[int, ...] = ()
 
     def get_line(self, number: int) -> int:
         """Return the line of the document for a line of its text."""
         return self.lines[min(number, len(self.lines)) - 1] if self.lines and number else number
+
+    def get_page(self, number: int) -> int:
+        """Return the page on which a line of the text is printed; 0 where there are no pages."""
+        return self.pages[min(number, len(self.pages)) - 1] if self.pages and number else 0
+
+    def get_link(self, start: int, end: int) -> str:
+        """Return the link to lines of the document; where it has pages, to that of the first line.
+
+        >>> Document("a.pdf", "One.", "markdown", url="https://x.org/a.pdf#L{start}", pages=(3,)).get_link(1, 1)
+        'https://x.org/a.pdf#page=3'
+        """
+        address, _, place = self.url.partition("#")
+        page = self.get_page(start)
+        if page and address and (not place or "{start}" in place):
+            return f"{address}#page={page}"
+        return self.url.replace("{start}", str(start)).replace("{end}", str(end))
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,7 +156,10 @@ def _write_row(cells: Sequence[str], width: int) -> str:
 
 
 def _write_row_as_item(row: Sequence[str], header: Sequence[str]) -> str:
-    """Write a row as an item, whose first cell says what the others are about; the one beside it needs no name."""
+    """Write a row as an item, whose first cell says what the others are about; the one beside it needs no name.
+
+    Of a row of links, each is an item.
+    """
     if holds_code(row):
         names = ["", *header[1 : len(row)]] if len(header) > 2 else []
         cells = zip(names + [""] * (len(row) - len(names)), map(_split_cell, row), strict=True)
@@ -164,7 +167,7 @@ def _write_row_as_item(row: Sequence[str], header: Sequence[str]) -> str:
     first, *others = list(filter(None, map(_write_cell, row))) or [""]
     if all(map(_LINK.fullmatch, (first, *others))):
         # Of a wall of logos, none is about the others.
-        return f"- {'; '.join((first, *others))}"
+        return "\n".join(f"- {link}" for link in (first, *others))
     rest = "; ".join(others)
     return f"- {_guard(f'{write_term(first, is_bold=False)} {rest}' if rest else first)}"
 

@@ -62,6 +62,9 @@ def chunk_and_tokenize(document: Document, tokens: int, max_chunks: int) -> list
             title += f" ({document.edition})"
         # The title says most about a passage, so it counts twice.
         lexical = lexical_tokens(f"{document.path}\n{title}\n{title}\n{piece.text}")
+        if document.pages and not document.url:
+            # Without a link, a person finds it by its title.
+            title += f" (PDF page {document.get_page(piece.start_line)})"
         end = document.get_line(piece.end_line)
         # The blank lines below belong to it, so that neighbours touch, and what has another between does not.
         if end < next_start <= end + 1 + MAX_BLANK_LINES:

@@ -84,6 +84,11 @@ def _complete_paths(sections: Sequence[Section], blocks: Sequence[Block], docume
     name = _WORD.findall(PurePosixPath(document.path).stem.lower())
     if first and name and levels[0] == min(levels) and all(word.removesuffix("s") in first[0].lower() for word in name):
         return [replace(section, path=first + section.path[section.path[:1] == first :]) for section in sections]
+    if levels.count(1) == 1 and levels.index(1) == 1:
+        # The name below a logo is above the title, and no section.
+        heading = next(to_plain(block.text[:MAX_HEADING_LENGTH]) for block in blocks if _is_title(block, 1))
+        title = heading or _name_page(document.path)
+        return [replace(each, path=each.path if each.path[:1] == (title,) else (title,)) for each in sections]
     root = document.title or _name_page(document.path)
     titles = {to_plain(block.text[:MAX_HEADING_LENGTH]) for block in blocks if _is_title(block, level)}
     own_titles = {text for text in titles if _WORD.search(text) and not _VERSION.search(text)}
@@ -237,8 +242,7 @@ def _set_lines(block: Block, line: int) -> Block:
 def _cut_code(block: Block, tokens: int) -> Iterator[Block]:
     """Yield code as parts of whole lines, cut at blank lines where there are enough."""
     code = block.text.split("\n")
-    # With fences, the first line of the code is the second of the block.
-    first_line = block.start_line + (block.end_line - block.start_line >= len(code))
+    first_line = _find_code_start(block, len(code))
     pieces = [(piece, first_line + number) for number, line in enumerate(code) for piece in _cut_line(line, tokens)]
     lines, numbers = zip(*pieces, strict=True)
     sizes = [measure_tokens(f"{line}\n") for line in lines]
@@ -253,6 +257,15 @@ def _cut_code(block: Block, tokens: int) -> Iterator[Block]:
             yield replace(block, text="\n".join(lines[start:number]), start_line=start_line, end_line=end_line)
             start = number
             size = 0.0
+
+
+def _find_code_start(block: Block, size: int) -> int:
+    """Return the line of the first line of code: with fences, the second one of its block.
+
+    Where more is left out, as options or what prepares an example, that is most often above.
+    """
+    others = block.end_line - block.start_line + 1 - size
+    return block.end_line - size if others > 2 else block.start_line + (others > 0)
 
 
 def _cut_line(line: str, tokens: int) -> list[str]:

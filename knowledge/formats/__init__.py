@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -29,15 +30,31 @@ DATA_SUFFIXES = (".json", ".yaml", ".yml", ".toml")
 # More of these is no prose: only what describes an API is read then.
 MAX_DATA_BYTES = 64 * 1024
 
-__all__ = ["parse_document", "read_document"]
+__all__ = ["ParsedDocument", "parse_document", "read_document"]
 
 
-async def parse_document(parser: Parser, path: str, kind: str, data: bytes) -> tuple[str, str, str]:
-    """Return a document as text, as what kind to cut it, and why it has no text: a damaged one stops no others."""
+@dataclass(frozen=True, slots=True)
+class ParsedDocument:
+    """A document as text, and as what `kind` to cut it. `unreadable_reason` is empty, or says why it has no text.
+
+    `pages` has the page for each line of the text, if it is printed on pages.
+    """
+
+    text: str
+    kind: str
+    unreadable_reason: str = ""
+    pages: tuple[int, ...] = ()
+
+
+async def parse_document(parser: Parser, path: str, kind: str, data: bytes) -> ParsedDocument:
+    """Return a document as text; why it has none, if it cannot be read: a damaged one stops no others."""
     try:
-        return *await parser.run(read_document, path, kind, data), ""
+        if kind == "pdf":
+            text, pages = await parser.run(_read_pages, data)
+            return ParsedDocument(text, "markdown", pages=pages)
+        return ParsedDocument(*await parser.run(read_document, path, kind, data))
     except FormatError as error:
-        return "", kind, str(error)
+        return ParsedDocument("", kind, str(error))
 
 
 def read_document(path: str, kind: str, data: bytes) -> tuple[str, str]:
@@ -59,7 +76,12 @@ def read_document(path: str, kind: str, data: bytes) -> tuple[str, str]:
     return (api_text, "markdown") if api_text else (text, kind)
 
 
-def _load(reader: str) -> Callable[[Any], str]:
+def _read_pages(data: bytes) -> tuple[str, tuple[int, ...]]:
+    text, pages = _load("pdf.read_pages")(data)
+    return text, pages
+
+
+def _load(reader: str) -> Callable[[Any], Any]:
     module, _, name = reader.partition(".")
-    function: Callable[[Any], str] = getattr(import_module(f"{__name__}.{module}"), name)
+    function: Callable[[Any], Any] = getattr(import_module(f"{__name__}.{module}"), name)
     return function

@@ -1,4 +1,4 @@
-"""Lines and paragraphs of printed pages, from where their characters stand and how large they are."""
+"""Lines of printed pages, from where their characters stand and how large they are."""
 
 from __future__ import annotations
 
@@ -10,45 +10,35 @@ from dataclasses import dataclass, field
 from itertools import chain, dropwhile, groupby, pairwise
 from statistics import median_low
 
-from knowledge.formats.page_tables import Cell, Grid
+from knowledge.formats.page_tables import Box, Cell, Grid
 
 # A character, its left, bottom, right and top edge, in points from the lower left corner of the page.
 Glyph = tuple[str, float, float, float, float]
 Rows = tuple[tuple[str, ...], ...]
 
-_RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹"
-_ALL_RAISED = f"{_RAISED}⁺⁻⁻⁽⁾ⁿ"
+RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹"
+_ALL_RAISED = f"{RAISED}⁺⁻⁻⁽⁾ⁿ"
 _TO_RAISED = str.maketrans("0123456789+-\u2212()n", _ALL_RAISED)
-_FROM_RAISED = str.maketrans(_RAISED, "0123456789")
-# Behind a word, or a sign: elsewhere it is an exponent.
-_NOTE_MARK = re.compile(rf"(?:(?<=[^\W\d_]{{2}})|(?<=[.,;:!?)\]\"'\u2019\u201d]))[ ]?[{_RAISED}]{{1,3}}")
-_NOTE_START = re.compile(rf"[{_RAISED}]{{1,3}}|\d{{1,3}}(?=\s)")
-_LIST_MARK = re.compile(
-    r"(?:[\u2022\u25cf\u25cb\u25a0\u25aa\u2023\u2043\u2013*-]|\(?(?:\d{1,2}|[a-z])[.)]|\[\d{1,3}\])\s"
-)
-_SENTENCE_END = re.compile(rf"[.!?:;\u3002\uff01\uff1f][\"')\]\u2019\u201d{_RAISED}]*$")
 # Signs of their own, which stand before their letter, and those that belong to one.
 _ACCENT_SIGNS = "\u00a8\u00b4\u02c6\u02dc\u00b8\u02c7\u02da"
 _ACCENTS = dict(zip(f"{_ACCENT_SIGNS}`", "\u0308\u0301\u0302\u0303\u0327\u030c\u030a\u0300", strict=True))
 _ACCENT = re.compile(f"([{_ACCENT_SIGNS}]|(?<=[^\\W\\d_])`(?=[aeiou]))([A-Za-z\u0131])")
 _DOTLESS = str.maketrans("\u0131", "i")
 _LINE_NUMBER = re.compile(r"[0-9]{1,4}\s+(?=\S)")
-_HYPHENS = ("-", "\u00ad", "\u2010", "\u2011")
+HYPHENS = ("-", "\u00ad", "\u2010", "\u2011")
 # Of a font of icons, or no sign at all: no text has them.
 _ICON = re.compile(r"[\x00-\x1f\ud800-\udfff\ue000-\uf8ff\ufffe\uffff]")
+# The bullet of a font of signs, which office programs take.
+_BULLET = "\uf0b7"
 # Icons of notes, of the font that most tools take, by what they say.
 _LABELS = {"\uf05a": "NOTE", "\uf0eb": "TIP", "\uf06a": "IMPORTANT", "\uf071": "WARNING", "\uf06d": "CAUTION"}
 _NOTE_NUMBER = re.compile(r"\d{1,2}")
 # From a title to its page, as in a table of contents.
 _LEADER = re.compile(r"(?<![. ])[ ]?(?>\.(?:[ ]?\.){4,})[ ]?(?:\d{1,5}|[ivxlc]{1,8})$")
 MIN_SIZE = 0.01
-# More is not looked at, or not joined: nobody prints so much in a line or below each other.
+# More is not looked at: nobody prints so much in a line, or so many parts on a page.
 MAX_LINE_SIGNS = 2_000
-MAX_COLUMN_LINES = 500
 MAX_ORDERED_PARTS = 500
-MAX_JOINED_CHARS = 20_000
-MAX_INDENTATION = 80
-MAX_END_CHARS = 20
 # All of these are shares of the size of a line: its height, from below its letters to above them.
 MAX_RAISED_SIZE = 0.85
 MIN_RAISED = 0.2
@@ -62,16 +52,6 @@ MIN_SPACED_LETTERS = 8
 MAX_SIZE_DIFFERENCE = 0.08
 MIN_LEADING = 0.7
 MAX_LEADING = 2.0
-# Of the usual distance of two lines: beyond it, a paragraph ends.
-MAX_LINE_DISTANCE = 1.3
-# The same between two lines of code, which has blank lines.
-MAX_CODE_DISTANCE = 3.4
-# So many other lines end where a column does, at least.
-MIN_FULL_LINES = 2
-# How far from the edge of its column a line may end and be full, and begin and belong to it.
-MAX_RAGGED = 1.5
-# A narrower column is a list of short lines.
-MIN_COLUMN_WIDTH = 8.0
 # Signs of one width are a line of code only if so many are different.
 MIN_CODE_SIGNS = 5
 # More in a cell are a listing beside its numbers.
@@ -86,8 +66,10 @@ class Line:
     """A line of a page, in points. Raised digits are written as such; `first_width` is that of the first word.
 
     `pitch` is the width of all of its signs if they have the same, else 0. `is_row` tells that it has a large gap, as
-    rows of tables have: it does not go on in the next line. `sizes` are those of all of its signs. A whole table is one
-    line, with the texts of its `cells`.
+    rows of tables have: it does not go on in the next line. `sizes` are those of all of its signs. `is_framed` tells
+    that it stands in a box with others, `frame` has the left and the right edge of the innermost box. `parts`
+    are the texts beside its only large gap, of which the second one begins at `column`. A whole table is one line, with
+    the texts of its `cells`.
     """
 
     text: str
@@ -101,6 +83,10 @@ class Line:
     cells: Rows = ()
     sizes: frozenset[float] = frozenset()
     is_turned: bool = False
+    is_framed: bool = False
+    frame: tuple[float, float] | None = None
+    parts: tuple[str, str] | None = None
+    column: float = 0.0
 
     @property
     def is_code(self) -> bool:
@@ -108,18 +94,6 @@ class Line:
         return (
             MIN_CODE_WIDTH < self.pitch / self.size < MAX_CODE_WIDTH and len(set(self.text) - {" "}) >= MIN_CODE_SIGNS
         )
-
-
-@dataclass(slots=True)
-class Paragraph:
-    """A paragraph, lines of code, or the `cells` of a table. `is_open`: the last line is full and ends no sentence."""
-
-    text: str
-    size: float
-    is_open: bool = False
-    is_done: bool = False
-    is_code: bool = False
-    cells: Rows = ()
 
 
 @dataclass(slots=True)
@@ -198,14 +172,25 @@ class _Segment:
         )
         placed = [glyph for glyph in self.glyphs if not glyph[0].isspace()]
         first_end = next((glyph[1] for glyph in self.glyphs if glyph[0].isspace()), self.right)
-        gap = max((following[1] - glyph[3] for glyph, following in pairwise(placed)), default=0.0)
-        text, leaders = _LEADER.subn("", self.label + _compose(_ICON.sub("", text).rstrip()))
-        is_row = bool(leaders) or gap > MIN_CELL_GAP * self.size
+        columns = [other[1] for glyph, other in pairwise(placed) if other[1] - glyph[3] > MIN_CELL_GAP * self.size]
+        text, leaders = _LEADER.subn("", self.label + _compose(_ICON.sub("", text.replace(_BULLET, "\u2022")).rstrip()))
+        is_row = bool(leaders or columns)
         pitch = _find_pitch(placed)
         sizes = frozenset(round(glyph[4] - glyph[2], 1) for glyph in placed)
-        return Line(
-            text, self.left, self.bottom, self.right, self.size, first_end - self.left, pitch, is_row, sizes=sizes
-        )
+        line = Line(text, self.left, self.bottom, self.right, self.size, first_end - self.left, pitch, is_row)
+        line.sizes = sizes
+        if len(columns) == 1 and not leaders:
+            line.column = columns[0]
+            line.parts = self._divide(columns[0])
+        return line
+
+    def _divide(self, column: float) -> tuple[str, str] | None:
+        """Return the texts to the left of a place, and from there on."""
+        before = [glyph for glyph in self.glyphs if glyph[1] < column]
+        after = [glyph for glyph in self.glyphs if glyph[1] >= column]
+        if not before or not after:
+            return None
+        return self.label + _Segment(before).to_line().text, _Segment(after).to_line().text
 
     def split_number(self, previous: int) -> tuple[_Segment, int]:
         """Return a line of code without its number, and this; other lines as they are, and 0."""
@@ -251,32 +236,6 @@ def _find_pitch(glyphs: Sequence[Glyph]) -> float:
     return widths[0] if max(widths) - min(widths) <= MAX_PITCH_DIFFERENCE else 0.0
 
 
-@dataclass(slots=True)
-class _Lines:
-    """Lines below each other. `pitch` is the width of all of their signs, or 0."""
-
-    pitch: float
-    is_code: bool = False
-    lines: list[Line] = field(default_factory=list)
-
-    def takes(self, line: Line, leading: float) -> bool:
-        last = self.lines[-1]
-        if last.cells or line.cells:
-            return False
-        is_alike = min(self.pitch, line.pitch) > 0 and abs(self.pitch - line.pitch) <= MAX_PITCH_DIFFERENCE
-        if abs(last.size - line.size) > MAX_SIZE_DIFFERENCE * last.size and not last.sizes & line.sizes:
-            return False
-        if not is_alike and (self.is_code or line.is_code or last.right <= line.left or line.right <= last.left):
-            return False
-        max_distance = MAX_CODE_DISTANCE if is_alike else MAX_LINE_DISTANCE
-        return 0 < last.bottom - line.bottom <= max_distance * leading * max(last.size, line.size)
-
-    def add(self, line: Line) -> None:
-        self.pitch = self.pitch if line.pitch else 0.0
-        self.is_code |= line.is_code
-        self.lines.append(line)
-
-
 def _write_raised(signs: str) -> str:
     raised = signs.translate(_TO_RAISED)
     # A hyphen stands as high in some fonts.
@@ -313,6 +272,20 @@ def make_lines(segments: Iterable[Sequence[Glyph]], grids: Sequence[Grid] = ()) 
     return list(_read_segments(_join_segments(_order(_join_segments(parts)))))
 
 
+def mark_framed(lines: Sequence[Line], frames: Sequence[Box]) -> None:
+    """Mark the lines of a page that stand in a box. One of a single line is that of a title, one of all the page."""
+    for frame in sorted(frames, key=lambda frame: (frame[2] - frame[0]) * (frame[3] - frame[1])):
+        left, bottom, right, top = frame
+        inside = [
+            line
+            for line in lines
+            if left <= line.left and line.right <= right and bottom <= line.bottom + line.size / 2 <= top
+        ]
+        for line in inside:
+            line.frame = line.frame or (left, right)
+            line.is_framed |= 1 < len(inside) < len(lines)
+
+
 def _split_cells(
     glyphs: Sequence[Glyph], grids: Mapping[int, Grid]
 ) -> Iterator[tuple[tuple[int, Cell] | None, list[Glyph]]]:
@@ -336,7 +309,10 @@ def _split_cells(
 
 
 def _make_table(grid: Grid, segments: Mapping[Cell, Sequence[Sequence[Glyph]]]) -> Line | None:
-    """Return a table; none if it has a listing, most of its cells are empty, or but one row or column has texts."""
+    """Return a table; none if it has a listing, most of its cells are empty, or but one column has texts.
+
+    Of a single row, all cells have texts.
+    """
     lines = {cell: make_lines(parts) for cell, parts in segments.items()}
     if any(sum(line.is_code for line in cell_lines) > MAX_CELL_CODE for cell_lines in lines.values()):
         return None
@@ -344,7 +320,8 @@ def _make_table(grid: Grid, segments: Mapping[Cell, Sequence[Sequence[Glyph]]]) 
     texts = {cell: text for cell, text in written.items() if text}
     rows = sorted({row for row, _ in texts})
     columns = sorted({column for _, column in texts})
-    if min(len(rows), len(columns)) < 2 or 2 * len(texts) < len(set(grid.cells.values())):
+    count = len(set(grid.cells.values()))
+    if len(columns) < 2 or 2 * len(texts) < count or (len(rows) < 2 and (len(texts) < count or len(grid.rows) > 2)):
         return None
     cells = tuple(tuple(texts.get((row, column), "") for column in columns) for row in rows)
     left, bottom, right, top = grid.box
@@ -357,7 +334,7 @@ def _write_cell(lines: Sequence[Line], left: float, right: float) -> str:
     text = lines[0].text if lines else ""
     for line, following in pairwise(lines):
         is_full = right - line.right < following.first_width + max(0.0, line.left - left) + MIN_SPACE * line.size
-        text += " " if is_full and not line.text.endswith(_HYPHENS) else "\n"
+        text += " " if is_full and not line.text.endswith(HYPHENS) else "\n"
         text += following.text
     return text
 
@@ -454,143 +431,3 @@ def _read_segments(segments: Iterable[_Segment | Line]) -> Iterator[Line]:
         elif line.text:
             number = code_number or number
             yield line
-
-
-def split_notes(lines: Sequence[Line]) -> tuple[list[Line], list[Line]]:
-    """Return the text of a page without the marks of its footnotes, and these notes.
-
-    A note begins with a number that the page has as a mark, which is raised again or smaller than most of the page.
-    """
-    size = _find_size(lines)
-    marks = {mark.strip().translate(_FROM_RAISED) for line in lines for mark in _NOTE_MARK.findall(line.text)}
-    texts: list[Line] = []
-    notes: list[Line] = []
-    numbers: set[str] = set()
-    is_note = False
-    for line in lines:
-        start = _NOTE_START.match(line.text)
-        number = start[0].translate(_FROM_RAISED) if start else ""
-        is_small = line.size < size * (1 - MAX_SIZE_DIFFERENCE)
-        if start and number in marks and (is_small or number != start[0]):
-            numbers.add(number)
-            line.text = f"{number} {line.text[start.end() :].lstrip()}"
-            is_note = True
-        is_note = is_note and (line.size <= size or is_small)
-        (notes if is_note else texts).append(line)
-    for line in texts:
-        line.text = _NOTE_MARK.sub(
-            lambda mark: "" if mark[0].strip().translate(_FROM_RAISED) in numbers else mark[0], line.text
-        )
-    return texts, notes
-
-
-def make_paragraphs(lines: Sequence[Line]) -> list[Paragraph]:
-    """Return the paragraphs of lines: those that are full go on in the next line, the others end in a line break."""
-    leading = _find_leading(lines)
-    code_leading = _find_leading([line for line in lines if line.is_code])
-    blocks: list[_Lines] = []
-    for line in lines:
-        if not blocks or not blocks[-1].takes(line, leading):
-            blocks.append(_Lines(line.pitch))
-        blocks[-1].add(line)
-    paragraphs = [
-        _write_code(block.lines, code_leading) if block.is_code else _make_paragraph(block.lines, lines)
-        for block in blocks
-    ]
-    for paragraph, (block, following) in zip(paragraphs, pairwise(blocks), strict=False):
-        # What stands below it is a new one, unless a full line goes on in it; the top of a column is not.
-        is_below = following.lines[0].bottom <= block.lines[-1].bottom
-        paragraph.is_done = is_below and not paragraph.is_open
-        paragraph.is_open &= not is_below
-    return join_paragraphs(paragraphs)
-
-
-def join_paragraphs(paragraphs: Iterable[Paragraph]) -> list[Paragraph]:
-    """Join what goes on in the next column or on the next page."""
-    joined: list[Paragraph] = []
-    for paragraph in paragraphs:
-        if joined and goes_on(joined[-1], paragraph):
-            separator = "\n" if joined[-1].text.endswith(_HYPHENS) else " "
-            joined[-1].text += f"{separator}{paragraph.text}"
-            joined[-1].is_open = paragraph.is_open
-            joined[-1].is_done = paragraph.is_done
-        else:
-            joined.append(paragraph)
-    return joined
-
-
-def goes_on(paragraph: Paragraph, other: Paragraph) -> bool:
-    """Return whether a paragraph goes on in another one: its sentence is not at its end."""
-    if paragraph.is_done or paragraph.is_code or other.is_code or len(paragraph.text) > MAX_JOINED_CHARS:
-        return False
-    if paragraph.cells or other.cells:
-        return False
-    if abs(paragraph.size - other.size) > MAX_SIZE_DIFFERENCE * paragraph.size or _LIST_MARK.match(other.text):
-        return False
-    return not _SENTENCE_END.search(paragraph.text[-MAX_END_CHARS:]) and (paragraph.is_open or other.text[:1].islower())
-
-
-def _find_size(lines: Iterable[Line]) -> float:
-    """Return the size that most of the text has."""
-    sizes: Counter[float] = Counter()
-    for line in lines:
-        sizes[round(line.size, 1)] += len(line.text)
-    return sizes.most_common(1)[0][0] if sizes else 0.0
-
-
-def _find_leading(lines: Sequence[Line]) -> float:
-    """Return the usual distance of two lines as a share of their size."""
-    distances = Counter(
-        max(MIN_LEADING, round((line.bottom - following.bottom) / line.size, 1))
-        for line, following in pairwise(lines)
-        if line.size and 0 < line.bottom - following.bottom < MAX_LEADING * line.size
-    )
-    return distances.most_common(1)[0][0] if distances else MAX_LEADING / MAX_LINE_DISTANCE
-
-
-def _write_code(lines: Sequence[Line], leading: float) -> Paragraph:
-    left = min(line.left for line in lines)
-    text = ""
-    for number, line in enumerate(lines):
-        if number:
-            distance = (lines[number - 1].bottom - line.bottom) / (leading * line.size)
-            text += "\n" * max(1, round(distance))
-        text += f"{' ' * min(MAX_INDENTATION, round((line.left - left) / line.pitch))}{line.text}"
-    return Paragraph(text, lines[0].size, is_code=True)
-
-
-def _make_paragraph(lines: Sequence[Line], page: Sequence[Line]) -> Paragraph:
-    if lines[0].cells:
-        return Paragraph(lines[0].text, lines[0].size, cells=lines[0].cells)
-    right = max(line.right for line in lines)
-    is_column = right - min(line.left for line in lines) >= MIN_COLUMN_WIDTH * lines[0].size
-    is_edge = is_column and _is_edge(lines, right, page)
-    text = lines[0].text
-    for line, following in pairwise(lines):
-        is_full = right - line.right < following.first_width + MIN_SPACE * line.size
-        is_full = (
-            is_full
-            and (is_edge or (is_column and (following.text[0].islower() or following.text[0] == "(")))
-            and not _LIST_MARK.match(following.text)
-        )
-        is_full = is_full and not (line.is_row or following.is_row)
-        text += " " if is_full and not line.text.endswith(_HYPHENS) else "\n"
-        text += following.text
-    last = lines[-1]
-    is_open = (
-        is_edge
-        and not last.is_row
-        and right - last.right < MAX_RAGGED * last.size
-        and not _SENTENCE_END.search(last.text)
-    )
-    return Paragraph(text, last.size, is_open)
-
-
-def _is_edge(lines: Sequence[Line], right: float, page: Sequence[Line]) -> bool:
-    """Return whether most lines of a page that begin like these end at a place, or before it."""
-    left = min(line.left for line in lines)
-    size = lines[0].size
-    ends = [line.right - right for line in page[:MAX_COLUMN_LINES] if abs(line.left - left) < MAX_RAGGED * size]
-    count_near = sum(abs(end) < MAX_RAGGED * size for end in ends)
-    count_beyond = sum(end >= MAX_RAGGED * size for end in ends)
-    return count_near > max(MIN_FULL_LINES, count_beyond)

@@ -17,6 +17,11 @@ NEAR = 3.0
 # More are a drawing.
 MAX_RULES = 2_000
 MAX_CELLS = 2_000
+# A note beside its icon has two.
+MIN_ROW_CELLS = 3
+# A smaller one is part of a drawing, and so are more.
+MIN_FRAME = 20.0
+MAX_FRAMES = 100
 
 
 @dataclass(slots=True)
@@ -60,19 +65,41 @@ class Grid:
 
 
 def find_grids(boxes: Iterable[Box]) -> list[Grid]:
-    """Return the tables among lines: two rows and two columns of cells, or more, within lines that touch."""
+    """Return the tables among lines that touch: at least two columns of cells, and two rows, or one of several cells.
+
+    Whether one has texts as a table has them is to be looked at.
+    """
     across: list[_Rule] = []
     upright: list[_Rule] = []
+    boxes = list(boxes)
     for left, bottom, right, top in boxes:
         if top - bottom < NEAR < right - left:
             across.append(_Rule((bottom + top) / 2, left, right))
         elif right - left < NEAR < top - bottom:
             upright.append(_Rule((left + right) / 2, bottom, top))
+    for frame in find_frames(boxes):
+        if sum(_divides(rule, frame) for rule in upright) >= MIN_ROW_CELLS - 1:
+            left, bottom, right, top = frame
+            across += [_Rule(bottom, left, right), _Rule(top, left, right)]
+            upright += [_Rule(left, bottom, top), _Rule(right, bottom, top)]
     across, upright = _join(across), _join(upright)
     if len(across) + len(upright) > MAX_RULES:
         return []
     grids = [_make_grid(rows, columns) for rows, columns in _find_groups(across, upright)]
-    return [grid for grid in grids if len(grid.rows) > 2 and len(grid.columns) > 2 and grid.cells]
+    return [grid for grid in grids if len(grid.columns) > (2 if len(grid.rows) > 2 else MIN_ROW_CELLS) and grid.cells]
+
+
+def _divides(rule: _Rule, frame: Box) -> bool:
+    """Return whether an upright line stands in a box, from its foot to its head."""
+    left, bottom, right, top = frame
+    is_inside = left + NEAR < rule.place < right - NEAR
+    return is_inside and abs(rule.start - bottom) < NEAR and abs(rule.end - top) < NEAR
+
+
+def find_frames(boxes: Iterable[Box]) -> list[Box]:
+    """Return the areas that are drawn as one, framed or filled."""
+    areas = [box for box in boxes if box[2] - box[0] > MIN_FRAME and box[3] - box[1] > MIN_FRAME]
+    return areas if len(areas) <= MAX_FRAMES else []
 
 
 def _join(rules: Iterable[_Rule]) -> list[_Rule]:

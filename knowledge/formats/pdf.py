@@ -5,35 +5,31 @@ from __future__ import annotations
 import ctypes
 import re
 import sys
-from bisect import bisect_right
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import replace
 from itertools import chain, islice, takewhile
 from typing import Any
 
 from core.markup.document import Block
 from core.markup.writer import MAX_HEADING_LEVEL, write_markdown
 from knowledge.formats.inline import escape, make_code
-from knowledge.formats.page_layout import (
-    Glyph,
-    Line,
-    Paragraph,
-    join_paragraphs,
-    make_lines,
-    make_paragraphs,
-    split_notes,
-)
-from knowledge.formats.page_tables import Box, find_grids
+from knowledge.formats.page_layout import Glyph, Line, make_lines, mark_framed
+from knowledge.formats.page_paragraphs import Paragraph
+from knowledge.formats.page_sections import Bookmark, Section, find_headings, make_sections
+from knowledge.formats.page_tables import Box, find_frames, find_grids
 from knowledge.parsing.limits import FormatError, ParseLimits, map_parser_errors
 
 # A word that was divided at the end of a line.
 _DIVIDED = re.compile(r"(?<![^\W\d_])([^\W\d_]+)[-\u00ad\u2010\u2011]\n([^\W\d_]+)")
 _WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
 _NUMBER = re.compile(r"\d+")
-_SECTION = re.compile(r"\d{1,3}(?:\.\d{1,3}){0,5}\.?\s")
-_TITLE = re.compile(r"[^\W\d_]{2}")
+# What items begin with, each in a line of its own.
+_BULLET = re.compile(r"[\u2022\u2023\u2043\u25a0\u25aa\u25cb\u25cf]\s")
+# Elsewhere they are signs of formulas and sentences.
+_INNER_BULLETS = ("\u25e6 ", "\u2013 ")
+_ITEM_START = re.compile(rf"\n(?={_BULLET.pattern}|[\u25e6\u2013] )")
 _ROMAN_NUMBER = re.compile(r"(?<![^ ])[ivxlc]{1,8}$")
 # Where running heads and page numbers are: so many lines at the top of a page, and at its foot.
 EDGE_LINES = 3
@@ -42,11 +38,7 @@ MIN_PART_CHARS = 4
 # What so many pages have there is no text of its own.
 MIN_REPEATS = 3
 MAX_PAGE_DIGITS = 6
-# A heading is so many times as large as the text, and so much of it is headings, at most.
-HEADING_SIZE = 1.25
-# What goes on for longer is text.
-MAX_TITLE_CHARS = 300
-MAX_HEADING_SHARE = 0.1
+MAX_LIST_DEPTH = 6
 MAX_BOOKMARKS = 5_000
 # More are a drawing.
 MAX_OBJECTS = 5_000
@@ -67,13 +59,20 @@ _TURNS: Mapping[int, _Turn] = {
     270: lambda left, bottom, right, top: (-top, left, -bottom, right),
 }
 
-Bookmark = tuple[int, str]
 _Key = tuple[str | int, ...]
 
 
-@map_parser_errors
 def read_pdf(data: bytes) -> str:
-    """Return the pages of a PDF, headed by bookmarks or by their numbers. Raises `FormatError`."""
+    """Return a PDF as Markdown: its text below its bookmarks or large lines, or the numbers of its pages.
+
+    Raises `FormatError`.
+    """
+    return read_pages(data)[0]
+
+
+@map_parser_errors
+def read_pages(data: bytes) -> tuple[str, tuple[int, ...]]:
+    """Return a PDF as Markdown, and for each line of it the page, from 1, where it stands. Raises `FormatError`."""
     import pypdfium2
 
     try:
@@ -85,20 +84,10 @@ def read_pdf(data: bytes) -> str:
     pages = _strip_edges([_read_lines(document, number, limits) for number in range(len(document))])
     if not any(pages):
         raise FormatError("it holds no text: a scan needs text recognition first")
-    sections = _make_sections(pages, _read_bookmarks(document) or _find_headings(pages))
+    sections = make_sections(pages, _read_bookmarks(document) or find_headings(pages))
     texts = [paragraph.text for section in sections for paragraph in section.paragraphs]
     words = {word.lower() for text in texts for word in _WORD.findall(_DIVIDED.sub(" ", text))}
-    return write_markdown(list(_make_blocks(sections, words)))
-
-
-@dataclass(slots=True)
-class _Section:
-    """What is below one heading, on one page; a sentence at its end may go on below the next one."""
-
-    title: str
-    level: int
-    paragraphs: list[Paragraph]
-    notes: list[Paragraph] = field(default_factory=list)
+    return _write(sections, words)
 
 
 def _read_lines(document: Any, number: int, limits: ParseLimits) -> list[Line]:
@@ -111,7 +100,9 @@ def _read_lines(document: Any, number: int, limits: ParseLimits) -> list[Line]:
         return []
     with closing(page), closing(page.get_textpage()) as text_page:
         turn = _TURNS[page.get_rotation()]
-        lines = make_lines(_iter_segments(text_page, turn), find_grids(_iter_paths(page, turn)))
+        paths = list(_iter_paths(page, turn))
+        lines = make_lines(_iter_segments(text_page, turn), find_grids(paths))
+    mark_framed(lines, find_frames(paths))
     limits.consume("\n".join(line.text for line in lines))
     return lines
 
@@ -221,97 +212,87 @@ def _read_bookmarks(document: Any) -> Mapping[int, Sequence[Bookmark]]:
     return bookmarks
 
 
-def _find_headings(pages: Sequence[list[Line]]) -> Mapping[int, Sequence[Bookmark]]:
-    """Return what is much larger than most of the text, as bookmarks: the larger, the higher, up to most of them."""
-    lines = [(number, line) for number, page in enumerate(pages) for line in page if not line.cells]
-    sizes: Counter[int] = Counter()
-    for _, line in lines:
-        sizes[round(line.size)] += len(line.text)
-    usual = sizes.most_common(1)[0][0] if sizes else 0
-    large = [round(line.size) for _, line in lines if line.size > HEADING_SIZE * usual and _TITLE.search(line.text)]
-    top = Counter(large).most_common(1)[0][0] if large else 0
-    # What is larger than most of them, as a title or an example, heads none of those that follow.
-    smaller = sorted({size for size in large if size <= top})
-    levels = {size: 1 + len(smaller) - bisect_right(smaller, size) for size in large}
-    headings: dict[int, list[Bookmark]] = defaultdict(list)
-    # Where much is large, as on a poster, size tells nothing.
-    if sum(sizes[size] for size in levels) > MAX_HEADING_SHARE * sizes.total():
-        return headings
-    last: tuple[int, int] | None = None
-    for number, line in lines:
-        place = (number, round(line.size))
-        if place[1] in levels and _TITLE.search(line.text):
-            # A title of two lines is one; two of one size may have their numbers.
-            is_second = place == last and not _SECTION.match(line.text)
-            before = headings[number].pop()[1][:MAX_TITLE_CHARS] if is_second else ""
-            headings[number].append((levels[place[1]], f"{before} {line.text}".lstrip()))
-            last = place
-        else:
-            last = None
-    return headings
+def _write(sections: Iterable[Section], words: set[str]) -> tuple[str, tuple[int, ...]]:
+    """Return sections as Markdown, and the page of each of its lines."""
+    texts: list[str] = []
+    pages: list[int] = []
+    for block, block_pages in _make_blocks(sections, words):
+        if text := write_markdown([block]):
+            texts.append(text)
+            count = text.count("\n") + 1
+            lines = block_pages if len(block_pages) == count else [block_pages[0]] * count
+            # Below it is a blank line.
+            pages += [*lines, lines[-1]]
+    return "\n\n".join(texts), tuple(pages[:-1])
 
 
-def _make_sections(pages: Sequence[list[Line]], bookmarks: Mapping[int, Sequence[Bookmark]]) -> list[_Section]:
-    sections: list[_Section] = []
-    level = 0
-    for number, page in enumerate(pages):
-        lines, notes = split_notes(page)
-        headings = _place_bookmarks([line.text for line in lines], bookmarks.get(number, ()))
-        first = make_paragraphs(lines[: headings[0][0] if headings else len(lines)])
-        if first and sections and (before := sections[-1].paragraphs):
-            # A sentence that goes on, on this page, belongs to where it began.
-            before[-1:], first = (joined := join_paragraphs([before[-1], first[0]]))[:1], [*joined[1:], *first[1:]]
-        if first:
-            sections.append(_Section(f"Page {number + 1}", level + 1, first))
-        for index, (_, start, level, title) in enumerate(headings):
-            end = headings[index + 1][0] if index + 1 < len(headings) else len(lines)
-            sections.append(_Section(title, level, make_paragraphs(lines[start:end])))
-        if sections and notes:
-            sections[-1].notes += make_paragraphs(notes)
-    return sections
-
-
-def _place_bookmarks(lines: Sequence[str], bookmarks: Sequence[Bookmark]) -> list[tuple[int, int, int, str]]:
-    """Return where each bookmark's line is, where its text begins, its level and its title.
-
-    One that stands nowhere on its page begins where the one before it does: at the top, if it is the first.
-    """
-    spans: dict[str, tuple[int, int]] = {}
-    for normalize in (_normalize, _close_up):
-        for number, line in reversed(list(enumerate(lines))):
-            following_line = lines[number + 1] if number + 1 < len(lines) else ""
-            spans[normalize(line + following_line)] = (number, number + 2)
-            spans[normalize(line)] = (number, number + 1)
-    places: list[tuple[int, int, int, str]] = []
-    for level, title in bookmarks:
-        last_start = places[-1][1] if places else 0
-        first, end = spans.get(_close_up(title)) or spans.get(_normalize(title), (last_start, last_start))
-        places.append((max(first, last_start), max(end, last_start), level, title))
-    return places
-
-
-def _close_up(text: str) -> str:
-    return "".join(text.casefold().split())
-
-
-def _normalize(text: str) -> str:
-    """Return a title without what bookmarks and pages write differently: spaces, marks, the number of a section."""
-    return "".join(character for character in text.casefold() if character.isalpha()) or text
-
-
-def _make_blocks(sections: Iterable[_Section], words: set[str]) -> Iterator[Block]:
+def _make_blocks(sections: Iterable[Section], words: set[str]) -> Iterator[tuple[Block, Sequence[int]]]:
+    """Yield blocks, each with the pages of its lines, or with that of the first one."""
     for section in sections:
-        yield Block("heading", escape(section.title), level=min(section.level, MAX_HEADING_LEVEL))
+        if section.title:
+            yield Block("heading", escape(section.title), level=min(section.level, MAX_HEADING_LEVEL)), [section.page]
+        items: list[Paragraph] = []
         for paragraph in (*section.paragraphs, *section.notes):
-            if paragraph.is_code:
-                yield Block("code", paragraph.text)
-            elif paragraph.cells:
-                header, *rows = (
-                    tuple(_write_cell(_join_words(cell, words)) for cell in row) for row in paragraph.cells
-                )
-                yield Block("table", header=header, rows=tuple(rows))
-            else:
-                yield Block("paragraph", escape(_join_words(paragraph.text, words)))
+            lead, rest = _split_off_items(paragraph, is_item=bool(items))
+            if lead:
+                yield from _make_lists(items, words)
+                yield _make_block(lead, words)
+                items = []
+            items += [rest] if rest else []
+        yield from _make_lists(items, words)
+
+
+def _make_block(paragraph: Paragraph, words: set[str]) -> tuple[Block, Sequence[int]]:
+    pages = paragraph.pages
+    if paragraph.is_code:
+        # Its fences stand where its first and its last line do.
+        return Block("code", paragraph.text), [pages[0], *pages, pages[-1]]
+    if paragraph.cells:
+        header, *rows = (tuple(_write_cell(_join_words(cell, words)) for cell in row) for row in paragraph.cells)
+        # Below its header is a line of marks.
+        return Block("table", header=header, rows=tuple(rows)), [pages[0], *pages]
+    text = Block("paragraph", escape(_join_words(paragraph.text, words)))
+    return (Block("definition", escape(paragraph.term), (text,)) if paragraph.term else text), pages
+
+
+def _split_off_items(paragraph: Paragraph, *, is_item: bool) -> tuple[Paragraph | None, Paragraph | None]:
+    """Return a paragraph without the items at its end, and these; `is_item`: it stands below others."""
+    text = paragraph.text
+    if paragraph.is_code or paragraph.cells:
+        return paragraph, None
+    if _BULLET.match(text) or (is_item and text.startswith(_INNER_BULLETS)):
+        return None, paragraph
+    start = text.find(next((line for line in text.split("\n")[1:] if _BULLET.match(line)), "\0"))
+    if start < 0:
+        return paragraph, None
+    return replace(paragraph, text=text[: start - 1]), replace(paragraph, text=text[start:])
+
+
+def _make_lists(paragraphs: Sequence[Paragraph], words: set[str]) -> Iterator[tuple[Block, Sequence[int]]]:
+    """Yield the list of what begins with bullets: another bullet than those before it is that of an inner list."""
+    levels: list[tuple[str, list[Block]]] = [("", [])]
+    pages: list[int] = []
+    for paragraph in paragraphs:
+        for item in _ITEM_START.split(_join_words(paragraph.text, words)):
+            signs = [sign for sign, _ in levels]
+            if item[0] in signs:
+                _close(levels, signs.index(item[0]))
+            elif len(levels) <= MAX_LIST_DEPTH:
+                levels.append((item[0], []))
+            text = escape(item[1:].strip())
+            levels[-1][1].append(Block("item", text))
+            pages += paragraph.pages[:1] * (text.count("\n") + 1)
+    if paragraphs:
+        _close(levels, 1)
+        yield Block("list", children=tuple(levels[1][1])), pages
+
+
+def _close(levels: list[tuple[str, list[Block]]], depth: int) -> None:
+    """Put the lists below a depth into the last items of those that they stand in."""
+    while len(levels) > depth + 1:
+        inner = Block("list", children=tuple(levels.pop()[1]))
+        items = levels[-1][1]
+        items[-1] = replace(items[-1], children=(*items[-1].children, inner))
 
 
 def _write_cell(text: str) -> str:

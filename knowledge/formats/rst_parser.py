@@ -32,6 +32,7 @@ from knowledge.formats.rst_names import (
     VERSIONS,
 )
 
+_SUMMARY_NAME = re.compile(r"~?[A-Za-z_]")
 _OPTION = re.compile(r":(?!:)([^:\n]+):(?:[ ]+(.*))?$")
 # Sphinx describes a class of Python by the directive with which docutils names a style.
 _PYTHON_CLASS = re.compile(r"[\w.]*[A-Z.(]")
@@ -238,7 +239,8 @@ class _AnyDirective(Directive):
         """Return the names of which Sphinx makes a table."""
         summary = nodes.bullet_list()
         for line in map(str.strip, self.content[head_size:]):
-            if line and not _OPTION.match(line):
+            # Sphinx takes what begins as a name does: other lines are comments.
+            if _SUMMARY_NAME.match(line):
                 summary += nodes.list_item("", nodes.paragraph(line, "", nodes.literal("", line.strip("~"))))
         return [summary] if summary.children else []
 

@@ -372,14 +372,13 @@ def _to_rows(
     next_lines = [*(text_chunk.start_line for text_chunk in chunks[1:]), sys.maxsize]
     for ordinal, text_chunk in enumerate(chunks):
         has_lines = last_lines[ordinal] < text_chunk.start_line and text_chunk.end_line < next_lines[ordinal]
-        url = document.url.replace("{start}", str(text_chunk.start_line)).replace("{end}", str(text_chunk.end_line))
         passage = Passage(
             id=make_passage_id(source, document.path, ordinal),
             source=source,
             path=document.path,
             title=text_chunk.title,
             text=text_chunk.text,
-            url=url,
+            url=document.get_link(text_chunk.start_line, text_chunk.end_line),
             kind=text_chunk.kind,
             start_line=text_chunk.start_line if has_lines else 0,
             end_line=text_chunk.end_line if has_lines else 0,

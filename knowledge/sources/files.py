@@ -83,11 +83,13 @@ class FilesFolder:
             if data is not None:
                 expansion = await asyncio.to_thread(_expand, path, kind, data, self._load_included)
                 data = expansion.text.encode() if expansion.lines else data
-                text, kind, reason = await parse_document(self._parser, path, kind, data)
+                parsed = await parse_document(self._parser, path, kind, data)
+                text, kind = parsed.text, parsed.kind
                 references = await asyncio.to_thread(find_references, kind, text)
                 names = await asyncio.to_thread(self._names.find, path, kind, references)
                 url = fill_template(self._settings.link, path)
-                yield Document(path, text, kind, "", url, unreadable_reason=reason, lines=expansion.lines, names=names)
+                reason = parsed.unreadable_reason
+                yield Document(path, text, kind, "", url, "", reason, expansion.lines, names, parsed.pages)
 
     def _find_own_folders(self, data_dir: Path) -> list[str]:
         """Return those folders below the path that are ours: what other sources have read is there as text."""

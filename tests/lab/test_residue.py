@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from knowledge.ports import Chunk, Document
-from tests.lab.quality.residue import Findings, examine
+from tests.lab.quality.residue import Findings, examine, write
 
 SOURCE = """\
 ---
@@ -44,3 +44,14 @@ def test_what_is_lost_added_or_left_is_found() -> None:
         "word added": 1,
     }
     assert find(f"# {WHOLE}", "a.md") == {"title is a file": 1}
+
+
+def test_a_passage_that_is_cited_with_other_lines_is_found() -> None:
+    page = "# The page\n\nThe server listens.\n\nNobody has read this line yet."
+    # The first of these lines is included: it stands where the page includes it.
+    document = Document("a.md", page, "markdown", lines=(1, 1, 2, 3, 4))
+    for start, end, count in ((5, 5, 0), (3, 3, 1), (3, 5, 0)):
+        findings = Findings()
+        examine(document, [Chunk("Nobody has read this line yet.", "The page", start, end)], findings)
+        assert findings.counts["cited elsewhere"] == count
+    assert write(document, Chunk("Nobody.", "The page", 5, 5)) == "=== a.md:4-4\nTITLE The page\nNobody.\n"

@@ -267,13 +267,15 @@ class GitRepository:
         branch, inner_path = self._split_branch(path)
         kind = self._path_filter.get_kind(inner_path)
         data = expansion.text.encode() if expansion.lines else data
-        text, kind, reason = await parse_document(self._parser, inner_path, kind, data)
+        parsed = await parse_document(self._parser, inner_path, kind, data)
         parts = PurePosixPath(inner_path).parts
         is_multi_branch = len(commits) > 1
         title = "/".join(parts[-2:]) if is_multi_branch else ""
         url = fill_template(template, inner_path, commits[branch])
         edition = branch if is_multi_branch else ""
-        return Document(path, text, kind, title, url, edition, reason, expansion.lines, completion.names)
+        reason = parsed.unreadable_reason
+        lines, names = expansion.lines, completion.names
+        return Document(path, parsed.text, parsed.kind, title, url, edition, reason, lines, names, parsed.pages)
 
     def _split_branch(self, path: str) -> tuple[str, str]:
         """Return the branch and the path in it of a listed path."""

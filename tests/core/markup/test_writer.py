@@ -87,7 +87,7 @@ def test_a_term_that_ends_itself_gets_no_colon() -> None:
 def test_links_in_a_row_are_about_nothing_else() -> None:
     row = ("[A](https://a.example)", "[B](https://b.example)")
     assert write_markdown([Block("table", rows=(row, ("Name", row[1])))]) == (
-        "- [A](https://a.example); [B](https://b.example)\n- Name: [B](https://b.example)"
+        "- [A](https://a.example)\n- [B](https://b.example)\n- Name: [B](https://b.example)"
     )
 
 

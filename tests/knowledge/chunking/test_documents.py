@@ -561,12 +561,32 @@ def test_passages_have_the_titles_that_their_document_was_given(path: str, text:
         ("3.9-4.0_notes.md", "# A\n\nText.\n\n# B", "3.9-4.0 notes > A / B"),
         ("debugging.md", "## Debug a model\n\n### Tools\n\nText.", "Debug a model > Tools"),
         ("debugging.md", "### Tools\n\nText.\n\n## Debug a model", "debugging > Tools / Debug a model"),
+        ("server/README.md", "### The logo\n\nText.\n\n# The server\n\n## Start\n\nText.", "The server > Start"),
         ("a.md", "---\ntitle: Guide\n---\n## Guide\n\nText.", "Guide"),
         ("a.md", "# Guide\n\n## Guide\n\n### Start\n\nText.", "Guide > Start"),
     ],
 )
 def test_a_title_is_words_and_repeats_nothing(path: str, text: str, title: str) -> None:
     assert {piece.title for piece in chunk(Document(path, text, "markdown"))} == {title}
+
+
+@pytest.mark.parametrize(
+    ("path", "opening", "closing"),
+    [
+        ("a.md", "```python", "```"),
+        ("a.md", "```ts twoslash\nconst hidden = 1;\nconst other = 2;\n// ---cut---", "```"),
+        ("a.adoc", "[source,python]\n----", "----"),
+    ],
+)
+def test_passages_of_long_code_have_the_lines_of_their_part(path: str, opening: str, closing: str) -> None:
+    code = [f"call_number_{number}({'argument, ' * 6}{number});" for number in range(60)]
+    text = "\n".join(["Call it:", "", opening, *code, closing])
+    lines = text.split("\n")
+    passages = chunk(Document(path, text, detect_kind(path)), 200)
+    assert len(passages) > 2
+    for passage in passages[1:-1]:
+        shown = passage.text.split("\n")[1:-1]
+        assert lines[passage.start_line - 1 : passage.end_line] == shown
 
 
 def test_a_plain_text_with_directives_of_sphinx_is_read_as_such() -> None:

@@ -96,8 +96,7 @@ def test_bookmarks_head_their_text() -> None:
     pages = ("Cover", "1 Install\nRun it.\n1.1 On Linux\nUse apt.", "It goes on.\n2 The\nBackup\nCopy it.")
     bookmarks = [(1, 1, "Install"), (2, 1, "On Linux"), (1, 2, "The Backup")]
     assert read_pdf(add_bookmarks(write_pdf(*pages), bookmarks)) == (
-        "# Page 1\n\nCover\n\n# Install\n\nRun it.\n\n## On Linux\n\nUse apt.\n\n"
-        "### Page 3\n\nIt goes on.\n\n# The Backup\n\nCopy it."
+        "Cover\n\n# Install\n\nRun it.\n\n## On Linux\n\nUse apt.\n\nIt goes on.\n\n# The Backup\n\nCopy it."
     )
 
 
@@ -227,6 +226,34 @@ def test_code_keeps_its_lines_and_loses_their_numbers() -> None:
     )
 
 
+def test_signs_of_one_width_are_code_where_others_would_be_narrower() -> None:
+    (text,) = read_drawings(set_lines("`,===", "`a,b,c", "`,==="))
+    assert text == "```\n,===\na,b,c\n,===\n```"
+    # Letters of one width in a font that has others.
+    assert read_drawings(set_lines("bed", "hop", "gun")) == ["bed\nhop\ngun"]
+
+
+def test_what_has_bullets_is_a_list() -> None:
+    page = [
+        *set_lines("It has", "\u2022 a disk", "\u2022 a port", "\u2013 of its own", top=700),
+        *set_lines("\u2022 a name", top=620),
+    ]
+    (text,) = read_drawings([*page, *set_lines("\u2022 a user.", "It runs.", top=580)])
+    assert text == "It has\n\n- a disk\n- a port\n  - of its own\n- a name\n- a user.\n\nIt runs."
+
+
+def test_bullets_of_a_font_of_signs_are_bullets() -> None:
+    segments = [[(sign, 10.0 * place, 0.0, 10.0 * place + 9, 10.0) for place, sign in enumerate("\uf0b7 disk")]]
+    assert [line.text for line in make_lines(segments)] == ["\u2022 disk"]
+
+
+def test_lines_that_begin_with_other_signs_are_no_items() -> None:
+    assert read_drawings(set_lines("\u2013 as we know \u2013", "a disk")) == ["\u2013 as we know \u2013\na disk"]
+    assert read_drawings(set_lines("It has", "\u2013 as we know \u2013", "a disk")) == [
+        "It has\n\u2013 as we know \u2013\na disk"
+    ]
+
+
 def test_what_stands_at_one_place_of_many_pages_is_left_out() -> None:
     pages = [[*set_lines(f"Text {name}."), (10, 400, 8, "DRAFT"), *set_lines("a", "b", "c", top=50)] for name in "defg"]
     assert read_drawings(*pages) == [f"Text {name}." for name in "defg"]
@@ -343,6 +370,23 @@ def test_large_lines_head_their_text_where_no_bookmark_does() -> None:
     headings = [line for line in read_pdf(draw_pdf(page)).split("\n") if line.startswith("#")]
     assert headings == ["# The broker", "# 1 Its disk", "# 2 Its memory"]
     assert read_pdf(draw_pdf(first)) == "# Page 1\n\nThe broker\n\n1 Its disk"
+
+
+def test_what_hangs_beside_a_term_explains_it() -> None:
+    """What is in one line is divided where others hang; the mark of a book, and a formula, are no terms."""
+    page: list[Drawing] = [
+        *set_lines("a note", top=700), *set_lines("a text that is set apart", "from the others", left=150, top=700),
+        *set_lines("a port", top=660), *set_lines("a number", left=150, top=660),
+        *set_lines("[Ada]", top=620), *set_lines("A book of many", "pages.", left=150, top=620),
+        *set_lines("2", top=580), *set_lines("x y", "3", left=150, top=580),
+    ]  # fmt: skip
+    (text,) = read_drawings(page)
+    assert text.split("\n\n")[:3] == [
+        "**a note**: a text that is set apart from the others",
+        "**a port**: a number",
+        "[Ada] A book of many pages.",
+    ]
+    assert "**2**" not in text
 
 
 def test_short_lines_are_not_joined() -> None:

@@ -126,7 +126,7 @@ def test_code_has_its_language(text: str, language: str, code: str) -> None:
         (".. glossary::\n\n   a\n   b\n      Both.\n\n   c\n      Alone.", "**a, b**: Both.\n\n**c**: Alone."),
         ("-a FILE  reads\n--bee    buzzes", "**`-a FILE`**: reads\n\n**`--bee`**: buzzes"),
         ("| one\n|   two", "one  \ntwo"),
-        (".. autosummary::\n   :toctree: x\n\n   Run\n   ~Run.stop", "- `Run`\n- `Run.stop`"),
+        (".. autosummary::\n   :toctree: x\n\n   Run\n   ~Run.stop\n\n   .. Run.wait", "- `Run`\n- `Run.stop`"),
         (".. jupyter-execute::\n   :hide-code:\n\n   import x\n\nText", "Text"),
         (".. _here:\n\nThe Part\n--------\n\nSee :ref:`here`, :ref:`other-part` and :doc:`/guide/first-steps`.",
          "# The Part\n\nSee The Part, other part and first steps."),

@@ -3,7 +3,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,23 @@ from core.errors import StoreError, StoreLocked
 from core.language.tokens import query_tokens
 from core.runtime.locks import DAEMON_LOCK, REFRESH_LOCK, daemon_lock, refresh_lock
 from knowledge.ingestion.sync import SyncOptions, SyncProgress, SyncReport, make_passage_id, refresh
-from knowledge.ports import PassageRow, Store
+from knowledge.ports import Document, Listing, PassageRow, Store
 from tests.support import forked
 from tests.support.knowledge import DictSource, WordEmbedder, read_and_fill
 
 Markdown = Callable[..., str]
+
+
+@dataclass
+class PrintedSource(DictSource):
+    """Yields documents that have pages."""
+
+    url: str = ""
+    pages: tuple[int, ...] = ()
+
+    async def documents(self, listing: Listing, paths: Collection[str]) -> AsyncIterator[Document]:
+        async for document in super().documents(listing, paths):
+            yield replace(document, url=self.url, pages=self.pages)
 
 
 def counts(report: SyncReport) -> tuple[int, int, int, int]:
@@ -91,6 +104,16 @@ async def test_passages_know_their_place(source: DictSource, store: Store, embed
     # Words of the path are found too, and the embedder sees the title.
     assert len(await store.search(query_tokens("guide"), None, ["docs"], 5)) == 1
     assert embedder.embedded == [f"{passage.title}\n{passage.text}"]
+
+
+@pytest.mark.parametrize("url", ["https://x.org/a.pdf", "https://x.org/a.pdf#L{start}-L{end}", ""])
+async def test_a_printed_passage_is_found_by_its_page(url: str, store: Store, embedder: WordEmbedder) -> None:
+    text = f"# Install\n\nRun the installer.\n\n# Back up\n\n{'Copy it. ' * 200}"
+    source = PrintedSource("docs", {"a.pdf": text}, url=url, pages=(1, 1, 4, 4, 5, 5, 5))
+    await run(source, store, embedder)
+    found = await store.search(query_tokens("copy"), None, ["docs"], 9)
+    assert {passage.url for passage in found} == {"https://x.org/a.pdf#page=5" if url else ""}
+    assert all(("(PDF page 5)" in passage.title) != bool(url) for passage in found)
 
 
 async def test_only_neighbours_touch(source: DictSource, store: Store, embedder: WordEmbedder) -> None:

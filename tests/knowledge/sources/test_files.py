@@ -15,6 +15,7 @@ from core.settings import FilesSource
 from knowledge.formats.encoding import decode, unusable_reason
 from knowledge.ports import Document, Listing, Source
 from knowledge.sources.factory import open_source
+from tests.support.pdf_documents import write_pdf
 
 NOBODY = 65534
 
@@ -436,3 +437,15 @@ async def test_a_value_that_is_no_text_costs_no_page(tmp_path: Path) -> None:
     item = source(tmp_path)
     assert (await read(item))["page.md"].names == {"{{half": "\ufffd", "{{whole": "Rocket"}
     assert (await item.listing()).fingerprints.keys() == {"conf.py", "page.md"}
+
+
+async def test_a_printed_document_has_the_pages_of_its_lines(tmp_path: Path) -> None:
+    (tmp_path / "a.pdf").write_bytes(write_pdf("It runs.", "It stops."))
+    document = (await read(source(tmp_path)))["a.pdf"]
+    assert dict(zip(document.text.split("\n"), document.pages, strict=True)) == {
+        "# Page 1": 1,
+        "It runs.": 1,
+        "": 2,
+        "# Page 2": 2,
+        "It stops.": 2,
+    }

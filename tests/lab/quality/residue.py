@@ -31,6 +31,8 @@ KINDS = ("asciidoc", "markdown", "rst")
 # Of a line, so much may be missing: a link leaves no trace, and marks may stand between two words.
 MISSING_SHARE = 0.6
 MIN_PAIRS = 2
+# Of a passage, so many of its words may stand outside of its lines, as a head does that is repeated.
+MAX_ELSEWHERE = 0.5
 MAX_SHOWN_CHARS = 160
 MAX_CODE_LINES = 14
 
@@ -59,6 +61,7 @@ _OPENING = re.compile(
 _FENCE = re.compile(
     r"^[ \t>]*(?:[-*\d.]+[ \t]+)?(`{3,})([^\s`]*)[ \t]*\n(.*?)(?:^[ \t>]*\1[ \t]*$|\Z)", re.MULTILINE | re.DOTALL
 )
+_LINK_TARGET = re.compile(r"\]\([^()\s]*\)")
 _CODE = re.compile(r"(`+)(?!`).*?(?<!`)\1(?!`)", re.DOTALL)
 _MARKS = {
     "value in braces": r"\{\{|\}\}",
@@ -127,6 +130,11 @@ def cut(documents: Iterable[Document]) -> Iterator[tuple[Document, list[Chunk]]]
             yield document, passages
 
 
+def get_lines(document: Document, passage: Chunk) -> tuple[int, int]:
+    """Return the lines of the file that a passage is cited with: what a page includes is at the line that does."""
+    return document.get_line(passage.start_line), document.get_line(passage.end_line)
+
+
 def examine(document: Document, passages: Sequence[Chunk], findings: Findings) -> None:
     """Add what is found in the passages of one document."""
     source = document.text.replace("\r\n", "\n")
@@ -134,6 +142,7 @@ def examine(document: Document, passages: Sequence[Chunk], findings: Findings) -
     known = " ".join([shown, *document.names.values(), document.path])
     _compare_words(document, source, shown, known, findings)
     _compare_code(document.path, source, shown, findings)
+    _compare_lines(document, passages, findings)
     for passage in passages:
         prose = _CODE.sub("`x`", _FENCE.sub("", passage.text))
         for kind, pattern in _PATTERNS.items():
@@ -168,6 +177,22 @@ def _pair(words: Sequence[str]) -> Iterator[tuple[str, str]]:
     return pairwise(words)
 
 
+def _compare_lines(document: Document, passages: Sequence[Chunk], findings: Findings) -> None:
+    """Look for the words of each passage that its page has, but not in the lines that it is cited with."""
+    words_by_line: dict[int, set[str]] = defaultdict(set)
+    for number, line in enumerate(document.text.split("\n"), 1):
+        words_by_line[document.get_line(number)].update(_WORD.findall(line.lower()))
+    all_words = set().union(*words_by_line.values())
+    for passage in passages:
+        start, end = get_lines(document, passage)
+        cited = set().union(*(words_by_line[number] for number in range(start, end + 1)))
+        # A head that is repeated, and where something leads, stand elsewhere.
+        words = [word for word in _WORD.findall(_LINK_TARGET.sub("]", passage.text).lower()) if len(word) > 2]
+        elsewhere = [word for word in words if word in all_words and word not in cited]
+        if len(elsewhere) > MAX_ELSEWHERE * len(words):
+            findings.add("cited elsewhere", f"{document.path}:{start}-{end}", passage.text)
+
+
 def _compare_code(path: str, source: str, shown: str, findings: Findings) -> None:
     """Look for the lines of code below each line that names a language, among those of the passages."""
     languages: dict[str, set[str]] = defaultdict(set)
@@ -195,9 +220,10 @@ def _squeeze(line: str) -> str:
     return " ".join(line.strip("> \t").split())
 
 
-def write(path: str, passage: Chunk) -> str:
+def write(document: Document, passage: Chunk) -> str:
     """Return a passage below its path, its lines and its title."""
-    return f"=== {path}:{passage.start_line}-{passage.end_line}\nTITLE {passage.title}\n{passage.text}\n"
+    start, end = get_lines(document, passage)
+    return f"=== {document.path}:{start}-{end}\nTITLE {passage.title}\n{passage.text}\n"
 
 
 def main() -> None:
@@ -211,7 +237,7 @@ def main() -> None:
     parser.add_argument("--dump", type=Path)
     options = parser.parse_args()
     documents = list(cut(asyncio.run(read_documents(options.repository, options.include))))
-    written = [write(document.path, passage) for document, passages in documents for passage in passages]
+    written = [write(document, passage) for document, passages in documents for passage in passages]
     count = len(written)
     if options.dump:
         options.dump.write_text("".join(written), "utf-8")

@@ -26,6 +26,7 @@ from knowledge.sources.git.clone import clone_name
 from knowledge.sources.git.source import is_local
 from tests.support.deployment import logging_as_it_was
 from tests.support.git_repositories import commit, get_clone, git, processes, read
+from tests.support.pdf_documents import write_pdf
 from tests.support.waiting import until
 
 
@@ -161,6 +162,13 @@ async def test_the_same_content_twice_and_odd_names(repository: Path, tmp_path: 
     assert documents["new\nline.md"].text == "y\n"
     url = documents["a b/中文 #1.md"].url
     assert url == f"https://x.example/{listing.revision}/a%20b/%E4%B8%AD%E6%96%87%20%231.md#L{{start}}"
+
+
+async def test_a_printed_document_has_the_pages_of_its_lines(repository: Path, tmp_path: Path) -> None:
+    commit(repository, {"a.pdf": write_pdf("It runs.", "It stops.")})
+    item = source(repository, tmp_path)
+    document = (await read(item, await item.listing()))["a.pdf"]
+    assert [document.get_page(number) for number in (1, 3, 5, 7)] == [1, 1, 2, 2]
 
 
 async def test_branches_and_tags(repository: Path, tmp_path: Path) -> None:
