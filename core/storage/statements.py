@@ -23,7 +23,15 @@ from sqlalchemy import (
 )
 
 from core.storage.tables import DRAFTED, Text, UtcDateTime, cursors, identity_values, messages
-from core.types import ASK_COMMANDS, PAGE_PURPOSES, ConversationKey, Message, SkipReason
+from core.types import (
+    ASK_COMMANDS,
+    HANDOFF_COMMAND,
+    PAGE_PURPOSES,
+    RATING_COMMAND,
+    ConversationKey,
+    Message,
+    SkipReason,
+)
 
 # The number of newest messages of all chats to scan: faster than an index, because only recent messages are needed.
 MAX_SCANNED_ROWS = 20_000
@@ -68,6 +76,14 @@ SELECT_DELIVERY = select(*(_COLUMNS[name] for name in _DELIVERY_COLUMNS)).where(
 # Who reads the row keeps it from everybody else until it is written.
 SELECT_LOCKED_DELIVERY = select(_COLUMNS.delivery).where(_IS_OWN).with_for_update()
 SELECT_TOLD_LABELS = select(_COLUMNS.visible_sources).where(_IS_OWN)
+# What people wrote in the same chat after a message and not in private: the chat is not what it was then.
+SELECT_LATER_IN_PUBLIC = (
+    select(_COLUMNS.number)
+    .where(_IS_OF["platform"], _IS_OF["chat"], ~_COLUMNS.private, _COLUMNS.purpose == "")
+    .where(_COLUMNS.command.not_in((RATING_COMMAND, HANDOFF_COMMAND)))
+    .where(_COLUMNS.number > select(_COLUMNS.number).where(_IS_OWN).correlate(None).scalar_subquery())
+    .limit(1)
+)
 # Those of `others`, by their numbers, that have their authors: who was forgotten is in none.
 SELECT_REMEMBERED = select(_COLUMNS.number).where(_IS_REMEMBERED)
 SELECT_LOCKED_REMEMBERED = SELECT_REMEMBERED.with_for_update(read=True)
