@@ -416,6 +416,8 @@ class Handler:
         # A later edit does not change a command: it runs as it was first sent.
         if not is_ask_command(message.command):
             command_reply = await self._dispatcher.dispatch(message, adapter)
+            if decision.in_silence:
+                raise CommentSuppressed(decision.in_silence)
             if message.command in RIGHTS_COMMANDS:
                 # What the command itself changed is no reason to hide its reply.
                 self._watch_rights(adapter, message, delivery)

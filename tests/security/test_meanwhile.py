@@ -17,6 +17,7 @@ from bots.api.mcp.knowledge import Knowledge
 from bots.api.mcp.server import RUN_TOOLS, _run_tool
 from bots.api.running import RunningAnswers
 from core.answering import service
+from core.answering.pipeline import answer
 from core.errors import KimasError, UsageError
 from core.settings import OutgoingSettings, Settings
 from core.types import ConversationKey, Message, Question, Reply
@@ -40,7 +41,6 @@ class Held:
 @pytest.fixture
 async def held(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Held]:
     held = Held()
-    answer = service.answer
 
     async def wait_and_answer(*arguments: Any) -> Reply:
         held.begun.set()
