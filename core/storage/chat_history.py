@@ -285,10 +285,14 @@ def get_thread(message: Message) -> str:
 def is_readable_from(message: Message, table: Table = messages) -> ColumnElement[bool]:
     """Return the condition that rows may be mentioned in the place of a message: none of another, closed thread.
 
-    Nor of a time when the chat was private, where it is so no more.
+    Nor of a time when the chat was private, where it is so no more, nor what the asker alone was told, where others
+    read an answer in the same conversation by now.
     """
     columns = table.c
-    is_open = or_(columns.thread == message.key.thread, ~columns.in_restricted_thread)
+    is_open = ~columns.in_restricted_thread
+    # The replies to other commands in a conversation of somebody's own are for them.
+    if message.thread_state.is_restricted or message.command not in ASK_COMMANDS:
+        is_open = or_(columns.thread == message.key.thread, is_open)
     return is_open if message.private or "private" not in columns else and_(is_open, ~columns.private)
 
 

@@ -50,6 +50,7 @@ _IS_OF = {
 }
 _OWNER = bindparam("own_owner", type_=Text())
 _IS_PRIVATE = bindparam("is_private", type_=Boolean())
+_IS_RESTRICTED = bindparam("is_restricted", type_=Boolean())
 _SINCE = bindparam("since", type_=UtcDateTime())
 _IS_OWN = and_(*(_IS_OF[name] for name in ("platform", "chat", "bot", "id")))
 # As long as it is ours where several daemons share the journal.
@@ -91,6 +92,7 @@ SELECT_HISTORY = (
     select(*(_COLUMNS[name] for name in TURN_COLUMNS))
     .where(_IS_OF["platform"], _IS_OF["chat"], _IS_OF["thread"], _COLUMNS.state == "answered")
     .where(_IS_QUESTION, _COLUMNS.reply != "")
+    .where(or_(_IS_RESTRICTED, ~_COLUMNS.in_restricted_thread))
     .where(or_(_IS_PRIVATE, ~_COLUMNS.private), or_(_SINCE.is_(None), _COLUMNS.settled_at > _SINCE))
     .order_by(_COLUMNS.number.desc())
     .limit(bindparam("limit", type_=Integer()))
