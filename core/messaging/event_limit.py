@@ -7,12 +7,12 @@ them. What somebody wants to be forgotten is never lost by that.
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 
 from core.messaging.feedback.rating_buttons import read_reaction
 from core.messaging.policy.command_table import is_ask_command
 from core.observability.logs import get_logger
+from core.runtime.allowance import Allowance
 from core.settings.base import OPERATOR_PLATFORM
 from core.types import Message
 
@@ -21,30 +21,6 @@ _log = get_logger(__name__)
 # So many at once, and then so many a minute.
 MAX_EVENTS = 60
 EVENTS_PER_MINUTE = 6
-# People who are remembered: who was quiet for longest is forgotten.
-MAX_PEOPLE = 10_000
-
-
-class Allowance:
-    """Lets each person do something so many times at once, and then so many times a minute. `clock` returns seconds."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        # By person: how often each may still, and when that was so.
-        self._left: OrderedDict[tuple[str, str], tuple[float, float]] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._left)
-
-    def take(self, person: tuple[str, str], at_once: float, per_minute: float) -> float:
-        """Return how often a person could before this time; below 1 they may not now, and nothing is taken."""
-        now = self._clock()
-        left, counted_at = self._left.pop(person, (float(at_once), now))
-        left = min(at_once, left + (now - counted_at) / 60 * per_minute)
-        self._left[person] = (left - 1 if left >= 1 else left, now)
-        if len(self._left) > MAX_PEOPLE:
-            self._left.popitem(last=False)
-        return left
 
 
 class EventLimit:

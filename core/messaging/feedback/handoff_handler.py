@@ -21,7 +21,6 @@ from core.messaging.feedback.handoff import (
     with_author_of_words,
 )
 from core.messaging.policy.permissions import Permissions
-from core.messaging.voices import as_written
 from core.observability.logs import get_logger
 from core.ports import Adapter
 from core.settings import Settings
@@ -157,7 +156,7 @@ class HandoffHandler:
         message = resolve_target(message)
         answer_message = await self._lookup.get_readable_message(message, message.reply_to)
         # What was said a model has written down.
-        answer = message.quoted or (as_written(answer_message).text if answer_message else "")
+        answer = message.quoted or (answer_message.written_text if answer_message else "")
         # The answer may be of another place, of which nothing is told here.
         is_own = message.quotes_bot or await self._lookup.is_own_answer(message)
         if is_own or await self._lookup.is_own_text(message, answer):

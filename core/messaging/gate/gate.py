@@ -17,7 +17,6 @@ from core.catalogue.command_spelling import Spell, spell_texts, spell_with_slash
 from core.errors import KimasError
 from core.language.question_matching import canonical_form, normalize
 from core.language.questions import is_question, unanswerable_reason
-from core.messaging.event_limit import Allowance
 from core.messaging.gate.follow_up import is_follow_up, is_spoken_follow_up, other_bot_reason
 from core.messaging.gate.human_activity import answered_meanwhile_reason, dialogue_reason, other_addressee_reason
 from core.messaging.gate.relevance import GateAssessment, assess
@@ -34,6 +33,7 @@ from core.messaging.policy.command_table import get_command, is_ask_command
 from core.messaging.policy.permissions import ChatPolicy, Permissions, disabled_reason
 from core.observability.logs import get_logger
 from core.ports import Library
+from core.runtime.allowance import Allowance
 from core.runtime.leaving import telling_of
 from core.settings import GateSettings
 from core.settings.gate import UNPROMPTED_MODES

@@ -7,8 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from core.messaging.event_limit import EVENTS_PER_MINUTE, MAX_EVENTS, MAX_PEOPLE, EventLimit
+from core.messaging.event_limit import EVENTS_PER_MINUTE, MAX_EVENTS, EventLimit
 from core.messaging.feedback.rating_buttons import to_press, to_reaction
+from core.runtime.allowance import MAX_PEOPLE
 from core.settings.base import OPERATOR_PLATFORM
 from core.storage.messages import Journal
 from core.storage.retention import delete_events
