@@ -51,8 +51,8 @@ class ClientAnswers:
     ) -> AsyncIterator[tuple[RunningAnswer, asyncio.Task[Reply]]]:
         """Have the answer to a question of a client; requests of the same key wait for the same answer.
 
-        Not so where a source was closed or opened since: what is written already may tell of it. Raises
-        `TooManyAnswers`, `StoreError`.
+        Not so where a source was closed or opened since, or other words may not leave: what is written already may tell
+        of it. Raises `TooManyAnswers`, `StoreError`.
         """
         await self._live.load()
         message = self.make_message(client, question.text)
@@ -61,9 +61,11 @@ class ClientAnswers:
         async def may_tell() -> bool:
             await self._live.load()
             has_models = self._permissions.get_chat_settings(message).models == chat_settings.models
-            return has_models and visible_labels <= self._permissions.visible_labels(message)
+            has_words = self._live.settings.outgoing == outgoing
+            return has_models and has_words and visible_labels <= self._permissions.visible_labels(message)
 
         chat_settings = self._permissions.get_chat_settings(message)
+        outgoing = self._live.settings.outgoing
         asked = Question(
             question.text,
             question.history,
@@ -76,5 +78,6 @@ class ClientAnswers:
             persona=chat_settings.persona,
             language=chat_settings.language,
         )
-        async with self._running.join((client, request_key, visible_labels), asked, may_tell) as joined:
+        key = (client, request_key, visible_labels, outgoing.model_dump_json())
+        async with self._running.join(key, asked, may_tell) as joined:
             yield joined

@@ -8,6 +8,7 @@ import threading
 import time
 import warnings
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
 
 _log = get_logger(__name__)
 
+# For so long Discord takes the answer to a command.
+INTERACTION_TIME = timedelta(minutes=15)
 UNREADABLE_MESSAGE = (
     "discord.token cannot be read: {error}. Get the bot's token from https://discord.com/developers/applications"
 )
@@ -262,8 +265,12 @@ class DiscordAdapter(ClientAdapter["DiscordClient"]):
         )
 
     async def is_admin(self, message: Message) -> bool:
-        """Return whether the author manages the server, as Discord told with the command."""
-        return message.reference.get("administrator") is True and not message.private
+        """Return whether the author manages the server, as Discord told with the command.
+
+        Not once that is so old that Discord takes no answer to it: they may have lost the right since.
+        """
+        is_told = message.reference.get("administrator") is True and not message.private
+        return is_told and datetime.now(UTC) - message.sent_at < INTERACTION_TIME
 
     def is_typing(self, key: ConversationKey) -> bool:
         """Return whether a person is writing in a channel or thread right now, as Discord tells."""

@@ -153,6 +153,7 @@ class HttpSink:
             ],
             "reply_id": self._reply_id,
             **({"mentions": list(self._mentions)} if self._mentions else {}),
+            **({"private": True} if self._message.private else {}),
             **(
                 {"bot_replies_below": self._max_bot_replies}
                 if self._max_bot_replies and state in ("partial", "final")
@@ -186,6 +187,7 @@ class HttpRatingSink(FinalTextSink):
             "citations": [],
             "reply_id": "",
             "offers": buttons,
+            **({"private": True} if self._message.private else {}),
         }
         await self._retry.run(lambda: self._client.send(payload, make_idempotency_key(chat, event_id, state)))
 

@@ -12,7 +12,14 @@ from bots.common.attachments import select_readable
 from bots.common.events import IgnoredEvent
 from bots.common.social_thread import count_answers, split_command
 from bots.mastodon.client import Identity
-from bots.mastodon.visible_text import BOT_MENTION, get_text
+from bots.mastodon.visible_text import (
+    BOT_MENTION,
+    get_text,
+    get_warning,
+    get_words,
+    is_taken_over,
+    join_warning,
+)
 from core.messaging.feedback.rating_buttons import to_reaction
 from core.types import Attachment, AttachmentKind, ConversationKey, Message, ThreadState
 from core.types.messages import PERSONAL_THREAD
@@ -45,9 +52,11 @@ def to_message(status: Json, above: Sequence[Json], me: Identity, max_answers: i
     # What only the author's followers may read is answered to the author alone: nobody else has a part in it.
     root_id = str((above[0] if above else status)["id"])
     thread = root_id if visibility in PUBLIC_VISIBILITIES else f"{PERSONAL_THREAD}{handle}:{root_id}"
-    text = get_text(status, me.id)
-    is_addressed = is_private or _is_addressed(text, parent, me)
-    command, text = split_command(_remove_mentions(text, is_reply=parent is not None))
+    words = get_words(status, me.id)
+    is_addressed = is_private or _is_addressed(words, parent, me)
+    command, text = split_command(_remove_mentions(words, is_reply=parent is not None))
+    if not (command or is_taken_over(status, parent)):
+        text = join_warning(get_warning(status), text)
     quoted_status = (status.get("quote") or {}).get("quoted_status") or parent
     is_shown = quoted_status and _may_read(quoted_status, handle, me)
     if quoted_status and not (is_shown and _may_be_told(quoted_status, visibility)):

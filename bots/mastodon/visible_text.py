@@ -14,10 +14,37 @@ BOT_MENTION = "\x00"
 MAX_HTML_CHARS = 200_000
 _PARAGRAPHS = ("p", "blockquote", "pre", "ul", "ol")
 _LINES = ("br", "li")
+_RE = re.compile(r"^(?:re:\s*)+", re.IGNORECASE)
 
 
 def get_text(status: Mapping[str, Any], bot_id: str) -> str:
-    """Return a status as text, its content warning first, with `BOT_MENTION` where it mentions the bot.
+    """Return a status as text, its content warning first, with `BOT_MENTION` where it mentions the bot."""
+    return join_warning(get_warning(status), get_words(status, bot_id))
+
+
+def get_warning(status: Mapping[str, Any]) -> str:
+    """Return the content warning of a status, "" for none."""
+    return str(status.get("spoiler_text") or "").replace(BOT_MENTION, "").strip(" \n")
+
+
+def is_taken_over(status: Mapping[str, Any], parent: Mapping[str, Any] | None) -> bool:
+    """Return whether the content warning of a status may be that of the one that it replies to.
+
+    Apps put that into the reply, some with "re: " before it: its author has not written it. Nobody knows of a reply to
+    what is not shown.
+    """
+    if not status.get("in_reply_to_id"):
+        return False
+    return parent is None or _RE.sub("", get_warning(status)) == _RE.sub("", get_warning(parent))
+
+
+def join_warning(warning: str, words: str) -> str:
+    """Return a content warning with what stands behind it."""
+    return "\n\n".join(filter(None, (warning, words)))
+
+
+def get_words(status: Mapping[str, Any], bot_id: str) -> str:
+    """Return what a status says behind its content warning, with `BOT_MENTION` where it mentions the bot.
 
     Addresses are whole: servers hide parts of them. Others are mentioned by their names with their servers.
     """
@@ -27,7 +54,7 @@ def get_text(status: Mapping[str, Any], bot_id: str) -> str:
     }
     text = html_to_text(str(status.get("content") or "")[:MAX_HTML_CHARS], mentions)
     options = [f"- {option.get('title')}" for option in (status.get("poll") or {}).get("options") or ()]
-    parts = (str(status.get("spoiler_text") or ""), text, "\n".join(options))
+    parts = (text, "\n".join(options))
     return "\n\n".join(part.strip(" \n") for part in parts if part.strip(" \n"))
 
 

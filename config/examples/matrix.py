@@ -294,11 +294,12 @@ class Bridge:
         own_id = self._memory.get(f"own {reply_to}")
         is_addressed = bool(own_id) or self._me.is_meant(content, text)
         is_post = room.room_id in self._me.post_rooms and not (thread or reply_to or is_addressed)
-        quoted = ""
+        quoted = quoted_author = ""
         if reply_to and is_addressed and not own_id:
             original = await self._fetch(room.room_id, reply_to)
             quoted = get_text(original.get("content") or {}, is_reply=True)[:MAX_QUOTED_CHARS]
-        is_private = room.member_count == 2 and room.join_rule == "invite"
+            # Who is forgotten is so there, too.
+            quoted_author = str(original.get("sender") or "") if quoted else ""
         name = (room.user_name(source["sender"]) or source["sender"])[:128]
         return {
             "author": {"id": source["sender"], "name": name},
@@ -306,9 +307,10 @@ class Bridge:
             "thread": thread,
             "reply_to": own_id or reply_to,
             "quoted": quoted,
+            "quoted_author": quoted_author,
             "addressed": is_addressed,
-            "private": is_private and room.history_visibility != "world_readable",
-            "title": "" if is_private else str(room.display_name)[:128],
+            "private": is_private(room),
+            "title": "" if is_alone(room) else str(room.display_name)[:128],
             "sent_at": datetime.fromtimestamp(source["origin_server_ts"] / 1000, UTC).isoformat(),
             "kind": "post" if is_post else "message",
         }
@@ -356,6 +358,8 @@ class Bridge:
             raise NotShown(503, "the rooms are not known yet")
         if room is None or room.encrypted:
             raise NotShown(410, "the bot is not in this room, or it is encrypted")
+        if reply.get("private") and not is_private(room):
+            raise NotShown(410, "it was asked in private, and others read this room by now")
         if not event_id:
             return ""
         question = require(await self._client.room_get_event(room_id, event_id)).event.source
@@ -406,6 +410,16 @@ def get_text(content: Json, *, is_reply: bool) -> str:
         start = next((number for number, line in enumerate(lines) if not line.startswith(">")), len(lines))
         text = "\n".join(lines[start:]).strip()
     return text
+
+
+def is_alone(room: Any) -> bool:
+    """Return whether a room is for one person and the bot: nobody else is in it, nor can come without being invited."""
+    return bool(room.member_count == 2 and room.join_rule == "invite")
+
+
+def is_private(room: Any) -> bool:
+    """Return whether one person and the bot alone read a room now."""
+    return is_alone(room) and room.history_visibility != "world_readable"
 
 
 def is_event_id(reply_id: str) -> bool:

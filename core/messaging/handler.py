@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from core.answering.withholding import guard_words
+from core.answering.withholding import guard_words, make_filter
 from core.catalogue import messages_for
 from core.catalogue.command_spelling import spell_texts
 from core.errors import (
@@ -39,8 +39,9 @@ from core.observability.logs import get_logger
 from core.observability.tracing import annotate
 from core.ports import Adapter, AnswerFunction, Sink
 from core.runtime.leaving import judge_requests_by
-from core.settings import Settings
+from core.settings import OutgoingSettings, Settings
 from core.settings.audience import OWNERS
+from core.storage.chat_history import ChatHistory
 from core.storage.messages import Journal
 from core.storage.tables import may_be_shown
 from core.types import (
@@ -62,6 +63,8 @@ _log = get_logger(__name__)
 REDELIVERIES_AT_ONCE = 4
 
 WaitForHumans = Callable[[float], Awaitable[bool]]
+# The models of a chat, and what never leaves.
+_Setup = tuple[str | None, OutgoingSettings | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,7 @@ class Handler:
     ) -> None:
         self._settings = settings
         self._journal = journal
+        self._history = ChatHistory(journal.database)
         self._answer = answer
         self._gate = stages.gate
         self._dispatcher = stages.dispatcher
@@ -193,12 +197,28 @@ class Handler:
             delivery.check_rights = partial(self._require_alert, adapter, message, delivery)
         elif message.origin.purpose not in NOTICE_PURPOSES:
             delivery.visible_labels = self._permissions.visible_labels(message)
-            models = self._permissions.get_chat_settings(message).models
-            delivery.check_rights = partial(self._check_rights, adapter, message, delivery, models)
+            delivery.check_rights = partial(self._check_rights, adapter, message, delivery, self._get_setup(message))
+
+    def _get_setup(self, message: Message) -> _Setup:
+        """Return what an answer keeps to: the models of its chat, and what never leaves."""
+        return self._permissions.get_chat_settings(message).models, self._dispatcher.context.settings.outgoing
+
+    def _has_other_setup(self, message: Message, delivery: JournaledDelivery, begun_with: _Setup) -> bool:
+        """Return whether an answer was begun with other models or words than it would be now."""
+        models, outgoing = begun_with
+        models_now, outgoing_now = self._get_setup(message)
+        # What the bot says itself is of no model. What a team decides about is searched when it is posted.
+        return (models != models_now and not delivery.is_notice) or (outgoing != outgoing_now and not delivery.is_draft)
 
     async def _require_draft_notice(self, adapter: Adapter, message: Message, delivery: JournaledDelivery) -> None:
-        """Raise `RightsChanged` where a draft waits no more, or its team may not see all that it was made from."""
+        """Raise `RightsChanged` where a draft waits no more, or its team may not read all that is told of it."""
         await self._drafts.require_notice(message)
+        words = make_filter(self._dispatcher.context.settings.outgoing, message.key.platform)
+        notice = delivery.final_reply.text if delivery.final_reply else ""
+        # They may be configured since it was written.
+        rule = await asyncio.to_thread(words.find, notice) if words else ""
+        if rule:
+            raise RightsChanged("", skip(SkipReason.RIGHTS_CHANGED))
         await self._require_readers(adapter, message, delivery)
 
     async def _require_report(self, adapter: Adapter, message: Message, delivery: JournaledDelivery) -> None:
@@ -232,19 +252,21 @@ class Handler:
             raise RightsChanged("", skip(SkipReason.RIGHTS_CHANGED))
 
     async def _check_rights(
-        self, adapter: Adapter, message: Message, delivery: JournaledDelivery, models: str | None
+        self, adapter: Adapter, message: Message, delivery: JournaledDelivery, begun_with: _Setup
     ) -> None:
         """Judge a message again before its answer is shown, and before words of it leave for a model.
 
         Raises `RightsChanged` where the bot may not speak any more, where less may be told of than at the beginning (a
-        role was lost, a source was closed, or guests have joined), where an answer is for its asker or a team now, and
-        where its chat has other `models`.
+        role was lost, a source was closed, guests have joined, or the chat is private no more), where an answer is for
+        its asker or a team now, where its chat has other models than at the beginning, and where other words may not
+        leave: these two are `begun_with`.
         """
         visible_labels = delivery.visible_labels
         if not is_ask_command(message.command):
             await self._require_role(adapter, message, delivery)
         message = await self._permissions.as_read_now(adapter, message)
         await self._gate.chat_policy.refresh()
+        is_read_by_others = await self._history.is_read_by_others(message)
         await delivery.require_left()
         # From here on nothing is waited for: all of it holds at one moment.
         policy = self._gate.chat_policy
@@ -253,13 +275,14 @@ class Handler:
         find_block = policy.paused_reason if is_comment else policy.block_reason
         block = find_block(message) if is_ask_command(message.command) else None
         texts = messages_for(self._permissions.get_language(message))
-        if block or not visible_labels <= self._permissions.visible_labels(message):
+        is_told_too_much = is_read_by_others or not visible_labels <= self._permissions.visible_labels(message)
+        if block or is_told_too_much:
             raise RightsChanged(texts.rights_changed, block)
-        if not is_ask_command(message.command) or delivery.is_notice:
+        if not is_ask_command(message.command):
             return
-        if models != self._permissions.get_chat_settings(message).models:
+        if self._has_other_setup(message, delivery, begun_with):
             raise RightsChanged(texts.rights_changed)
-        if is_comment:
+        if is_comment or delivery.is_notice:
             return
         if self._permissions.hides_answer(message):
             raise RightsChanged(spell_texts(texts, adapter.spell_command).ask_by_command)
@@ -393,6 +416,8 @@ class Handler:
         # A later edit does not change a command: it runs as it was first sent.
         if not is_ask_command(message.command):
             command_reply = await self._dispatcher.dispatch(message, adapter)
+            if decision.in_silence:
+                raise CommentSuppressed(decision.in_silence)
             if message.command in RIGHTS_COMMANDS:
                 # What the command itself changed is no reason to hide its reply.
                 self._watch_rights(adapter, message, delivery)

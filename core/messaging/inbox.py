@@ -27,6 +27,7 @@ from core.ports import Adapter, AnswerFunction, MessageHandler
 from core.runtime.tasks import iter_retry_delays, uncancellable, wait_for
 from core.settings import Settings
 from core.storage.claims import ClaimRepository
+from core.storage.forgettable import has_something_of
 from core.storage.messages import Journal
 from core.storage.tables import to_stored_labels
 from core.types import ConversationKey, Message
@@ -44,7 +45,7 @@ class Inbox:
         self._commenter = stages.commenter
         self.drafts = stages.dispatcher.context.drafts
         self.drafts.start_answer = self._enqueue
-        self._event_limit = EventLimit(stages.feedback.is_about_answer)
+        self._event_limit = EventLimit(stages.feedback.is_about_answer, partial(has_something_of, journal.database))
         self._handler = Handler(
             settings, journal, answer, stages, enqueue=self._enqueue, wait_for_humans=self._wait_for_humans
         )

@@ -88,7 +88,12 @@ async def with_history(
     """
     max_age_s = 3600 * limits.history_hours
     history = await journal.get_history(
-        message.key, limits.history_turns, max_age_s, visible_labels=visible_labels, is_private=message.private
+        message.key,
+        limits.history_turns,
+        max_age_s,
+        visible_labels=visible_labels,
+        is_private=message.private,
+        is_restricted=message.thread_state.is_restricted,
     )
     if not (text.strip() or is_spoken):
         if await _get_answer_turns(journal, message, visible_labels) == ():

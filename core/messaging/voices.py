@@ -25,8 +25,8 @@ def as_written(message: Message) -> Message:
     The journal keeps what was said as its text. That decides about no draft, and is no answer that a person teaches:
     not at first, when nobody knows it yet, and not when the message is taken up after a restart.
     """
-    is_spoken = any(attachment.transcript == message.text for attachment in message.attachments)
-    return replace(message, text="") if is_spoken else message
+    text = message.written_text
+    return message if text == message.text else replace(message, text=text)
 
 
 def hears(message: Message, settings: Settings) -> bool:

@@ -21,7 +21,7 @@ from core.storage.tables import (
     messages,
     within_last,
 )
-from core.types import ASK_COMMANDS, HANDOFF_COMMAND, RATING_COMMAND, ConversationKey, Message
+from core.types import ASK_COMMANDS, HANDOFF_COMMAND, NETWORK_PLATFORM, RATING_COMMAND, ConversationKey, Message
 
 _COLUMN_NAMES = (
     "number",
@@ -121,6 +121,16 @@ class ChatHistory(Repository):
             if index != own_index and not row.is_by_bot
         ]
         return recent_messages[::-1]
+
+    async def is_read_by_others(self, message: Message) -> bool:
+        """Return whether somebody has written in the chat of a private message since, when it was private no more.
+
+        Over HTTP alone may a chat become one of several people.
+        """
+        if not message.private or message.key.platform != NETWORK_PLATFORM:
+            return False
+        identity = statements.identify(message)
+        return await self._database.fetch_first(statements.SELECT_LATER_IN_PUBLIC, identity) is not None
 
     async def are_remembered(self, numbers: Collection[int]) -> bool:
         """Return whether all of these messages are there with their authors: none of them was forgotten."""
@@ -275,10 +285,14 @@ def get_thread(message: Message) -> str:
 def is_readable_from(message: Message, table: Table = messages) -> ColumnElement[bool]:
     """Return the condition that rows may be mentioned in the place of a message: none of another, closed thread.
 
-    Nor of a time when the chat was private, where it is so no more.
+    Nor of a time when the chat was private, where it is so no more, nor what the asker alone was told, where others
+    read an answer in the same conversation by now.
     """
     columns = table.c
-    is_open = or_(columns.thread == message.key.thread, ~columns.in_restricted_thread)
+    is_open = ~columns.in_restricted_thread
+    # The replies to other commands in a conversation of somebody's own are for them.
+    if message.thread_state.is_restricted or message.command not in ASK_COMMANDS:
+        is_open = or_(columns.thread == message.key.thread, is_open)
     return is_open if message.private or "private" not in columns else and_(is_open, ~columns.private)
 
 

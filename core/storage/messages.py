@@ -357,15 +357,18 @@ class Journal:
         *,
         visible_labels: frozenset[str] | None,
         is_private: bool,
+        is_restricted: bool,
     ) -> History:
         """Return the last `limit` turns of questions answered within `max_age_s` (None: at any time), oldest first.
 
         Answers that could be made from sources without `visible_labels` are left out; so is what was said in private,
-        where the chat is not private (`is_private`) any more.
+        where the chat is not private (`is_private`) any more, and what the asker alone was told, unless they alone read
+        it again (`is_restricted`).
         """
         parameters = {
             **statements.identify_conversation(key),
             "is_private": is_private,
+            "is_restricted": is_restricted,
             "since": None if max_age_s is None else datetime.now(UTC) - timedelta(seconds=max_age_s),
             "limit": (limit + 1) // 2,
         }

@@ -23,7 +23,15 @@ from sqlalchemy import (
 )
 
 from core.storage.tables import DRAFTED, Text, UtcDateTime, cursors, identity_values, messages
-from core.types import ASK_COMMANDS, PAGE_PURPOSES, ConversationKey, Message, SkipReason
+from core.types import (
+    ASK_COMMANDS,
+    HANDOFF_COMMAND,
+    PAGE_PURPOSES,
+    RATING_COMMAND,
+    ConversationKey,
+    Message,
+    SkipReason,
+)
 
 # The number of newest messages of all chats to scan: faster than an index, because only recent messages are needed.
 MAX_SCANNED_ROWS = 20_000
@@ -42,6 +50,7 @@ _IS_OF = {
 }
 _OWNER = bindparam("own_owner", type_=Text())
 _IS_PRIVATE = bindparam("is_private", type_=Boolean())
+_IS_RESTRICTED = bindparam("is_restricted", type_=Boolean())
 _SINCE = bindparam("since", type_=UtcDateTime())
 _IS_OWN = and_(*(_IS_OF[name] for name in ("platform", "chat", "bot", "id")))
 # As long as it is ours where several daemons share the journal.
@@ -68,6 +77,14 @@ SELECT_DELIVERY = select(*(_COLUMNS[name] for name in _DELIVERY_COLUMNS)).where(
 # Who reads the row keeps it from everybody else until it is written.
 SELECT_LOCKED_DELIVERY = select(_COLUMNS.delivery).where(_IS_OWN).with_for_update()
 SELECT_TOLD_LABELS = select(_COLUMNS.visible_sources).where(_IS_OWN)
+# What people wrote in the same chat after a message and not in private: the chat is not what it was then.
+SELECT_LATER_IN_PUBLIC = (
+    select(_COLUMNS.number)
+    .where(_IS_OF["platform"], _IS_OF["chat"], ~_COLUMNS.private, _COLUMNS.purpose == "")
+    .where(_COLUMNS.command.not_in((RATING_COMMAND, HANDOFF_COMMAND)))
+    .where(_COLUMNS.number > select(_COLUMNS.number).where(_IS_OWN).correlate(None).scalar_subquery())
+    .limit(1)
+)
 # Those of `others`, by their numbers, that have their authors: who was forgotten is in none.
 SELECT_REMEMBERED = select(_COLUMNS.number).where(_IS_REMEMBERED)
 SELECT_LOCKED_REMEMBERED = SELECT_REMEMBERED.with_for_update(read=True)
@@ -75,6 +92,7 @@ SELECT_HISTORY = (
     select(*(_COLUMNS[name] for name in TURN_COLUMNS))
     .where(_IS_OF["platform"], _IS_OF["chat"], _IS_OF["thread"], _COLUMNS.state == "answered")
     .where(_IS_QUESTION, _COLUMNS.reply != "")
+    .where(or_(_IS_RESTRICTED, ~_COLUMNS.in_restricted_thread))
     .where(or_(_IS_PRIVATE, ~_COLUMNS.private), or_(_SINCE.is_(None), _COLUMNS.settled_at > _SINCE))
     .order_by(_COLUMNS.number.desc())
     .limit(bindparam("limit", type_=Integer()))

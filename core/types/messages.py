@@ -229,6 +229,12 @@ class Message:
     reply_options: ReplyOptions = ReplyOptions()
 
     @property
+    def written_text(self) -> str:
+        """Its text, unless a model has written that down of a voice message: nobody wrote it then."""
+        is_spoken = any(attachment.transcript == self.text for attachment in self.attachments)
+        return "" if is_spoken else self.text
+
+    @property
     def question_id(self) -> str:
         """The id of the question that this message is, or belongs to."""
         return self.origin.root_id or self.id

@@ -139,15 +139,19 @@ def _jitter_fraction(name: str, last_try: datetime) -> float:
     return int.from_bytes(digest[:4], "big") / 2**32
 
 
-def stored_sources(sources: Mapping[str, SourceSettings], names: Collection[str] = ()) -> list[str]:
+def stored_sources(
+    sources: Mapping[str, SourceSettings], names: Collection[str] = (), *, lists_others: bool = True
+) -> list[str]:
     """Return the named sources (all when none is named) that are read into the store, in the order of `sources`.
 
-    Raises `UsageError` for an unknown name, and for one of a source that is asked at question time.
+    Raises `UsageError` for an unknown name, and for one of a source that is asked at question time. It lists the
+    others, unless the error may be read by people who may not see all of them.
     """
     unknown_names = sorted(set(names) - set(sources))
     if unknown_names:
         valid_names = ", ".join(sorted(sources)) or "none are configured"
-        raise UsageError(f"no source is named {', '.join(map(repr, unknown_names))}; the sources are: {valid_names}")
+        others = f"; the sources are: {valid_names}" if lists_others else ""
+        raise UsageError(f"no source is named {', '.join(map(repr, unknown_names))}{others}")
     live_names = sorted(name for name in names if isinstance(sources[name], LiveSource))
     if live_names:
         raise UsageError(f"{', '.join(live_names)}: asked at question time, so there is nothing to refresh")

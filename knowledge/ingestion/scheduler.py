@@ -124,7 +124,7 @@ class RefreshScheduler:
 
         The request survives a restart. Raises `UsageError`, `StoreError`.
         """
-        source_names = stored_sources(self._settings.sources, names)
+        source_names = stored_sources(self._settings.sources, names, lists_others=False)
         await self._refresh_states.request_refresh(source_names)
         self._wake(source_names)
 
@@ -383,7 +383,7 @@ class RefreshScheduler:
             self._filled_sources.update(names)
 
     async def _set_paused(self, name: str, paused: bool) -> None:
-        stored_sources(self._settings.sources, [name])
+        stored_sources(self._settings.sources, [name], lists_others=False)
         await self._refresh_states.set_paused(name, paused)
         self._wake([name])
 

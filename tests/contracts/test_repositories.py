@@ -384,7 +384,8 @@ class TestMessageLookup:
         await record_answer(journal, replace(MESSAGE, thread_state=ThreadState(is_restricted=True)))
         other_thread_message = replace(MESSAGE, id="5", key=replace(CHAT, thread="8"), reply_to="2")
         assert await lookup.get_readable_message(other_thread_message, "1") is None
-        assert await lookup.get_readable_message(replace(other_thread_message, key=CHAT), "1") is not None
+        there = replace(other_thread_message, key=CHAT, thread_state=ThreadState(is_restricted=True))
+        assert await lookup.get_readable_message(there, "1") is not None
         assert not await lookup.is_own_answer(other_thread_message)
         assert await lookup.get_last_outcome(other_thread_message) is None
 

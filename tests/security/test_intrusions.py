@@ -405,7 +405,10 @@ async def test_an_answer_in_a_closed_thread_is_quoted_to_nobody_outside(journal:
         replace(says("", person=BOSS), key=thread, text="How?", thread_state=ThreadState(is_restricted=True))
     )
     assert list(await history.get_earlier_answers(says("", person=ANN), 3600, None)) == []
-    assert len(await history.get_earlier_answers(replace(says("", person=ANN), key=thread), 3600, None)) == 1
+    inside = replace(says("", person=ANN), key=thread, thread_state=ThreadState(is_restricted=True))
+    assert len(await history.get_earlier_answers(inside, 3600, None)) == 1
+    before_others = replace(inside, thread_state=ThreadState())
+    assert list(await history.get_earlier_answers(before_others, 3600, None)) == [], "others read the place by now"
 
 
 @pytest.mark.parametrize("was_private", [False, True])

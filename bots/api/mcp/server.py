@@ -138,12 +138,17 @@ async def _open_for(context: Context, open_knowledge: OpenKnowledge) -> Knowledg
 async def _run_tool(
     run_tool: RunTool, open_knowledge: Callable[[], Awaitable[Knowledge]], arguments: Mapping[str, Any]
 ) -> types.CallToolResult:
-    """Return the result of a tool. Raises `UsageError` where a source was closed meanwhile, and what the tool does."""
+    """Return the result of a tool.
+
+    Raises `UsageError` where a source was closed meanwhile or other words may not leave, and what the tool does.
+    """
     knowledge = await open_knowledge()
 
     async def require_rights() -> None:
         # A search may wait for a service for seconds: what is closed by then is not told any more.
-        if not knowledge.deps.settings.sources.keys() <= (await open_knowledge()).deps.settings.sources.keys():
+        settings = knowledge.deps.settings
+        settings_now = (await open_knowledge()).deps.settings
+        if not settings.sources.keys() <= settings_now.sources.keys() or settings.outgoing != settings_now.outgoing:
             raise UsageError("a source was closed while it was searched: ask again")
 
     judge_requests_by(require_rights)

@@ -155,7 +155,8 @@ class HandoffHandler:
             raise UsageError(texts.not_trusted)
         message = resolve_target(message)
         answer_message = await self._lookup.get_readable_message(message, message.reply_to)
-        answer = message.quoted or (answer_message.text if answer_message else "")
+        # What was said a model has written down.
+        answer = message.quoted or (answer_message.written_text if answer_message else "")
         # The answer may be of another place, of which nothing is told here.
         is_own = message.quotes_bot or await self._lookup.is_own_answer(message)
         if is_own or await self._lookup.is_own_text(message, answer):

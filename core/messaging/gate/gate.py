@@ -33,6 +33,7 @@ from core.messaging.policy.command_table import get_command, is_ask_command
 from core.messaging.policy.permissions import ChatPolicy, Permissions, disabled_reason
 from core.observability.logs import get_logger
 from core.ports import Library
+from core.runtime.allowance import Allowance
 from core.runtime.leaving import telling_of
 from core.settings import GateSettings
 from core.settings.gate import UNPROMPTED_MODES
@@ -68,7 +69,7 @@ class GateDecision:
 
     `canned_reply`, if any, is posted in place of an answer. `is_unprompted` says that nobody addressed the bot. If
     `wait_s` is not zero, wait so many seconds and then ask `Gate.recheck`, which also settles a `doubt`. `opinion` is a
-    model's reason for speaking, empty where none was asked.
+    model's reason for speaking, empty where none was asked. `in_silence` is why a command gets no reply.
     """
 
     should_speak: bool
@@ -78,6 +79,7 @@ class GateDecision:
     wait_s: float = 0.0
     doubt: Doubt | None = None
     opinion: str = ""
+    in_silence: Skip | None = None
 
 
 class Gate:
@@ -98,6 +100,8 @@ class Gate:
         self._permissions = permissions or Permissions(live)
         self.chat_policy = ChatPolicy(live)
         self._last_unprompted_at: dict[str, float] = {}
+        # Who is forgotten is not counted in the journal.
+        self._forget_replies = Allowance()
 
     @property
     def _gate_settings(self) -> GateSettings:
@@ -206,10 +210,12 @@ class Gate:
     async def _judge_command(self, message: Message, *, is_resumed: bool) -> GateDecision:
         """Judge a command. Most pass where questions do not: otherwise none could switch the bot on again.
 
-        Whoever wants to be forgotten is so wherever the bot has something of theirs.
+        Whoever wants to be forgotten is so wherever the bot has something of theirs, however often they say so.
         """
+        if message.command == "forget":
+            return GateDecision(True, in_silence=None if is_resumed else self._limit_forget_replies(message))
         role = self._permissions.cached_role(message)
-        if role == "owner" or message.command == "forget":
+        if role == "owner":
             return GateDecision(True)
         if exclusion := self.chat_policy.excluded_reason(message):
             return _skip(exclusion)
@@ -219,6 +225,14 @@ class Gate:
         if is_resumed or role == "admin":
             return GateDecision(True)
         return await self._check_answer_loop(message, GateDecision(True))
+
+    def _limit_forget_replies(self, message: Message) -> Skip | None:
+        """Return why a request to be forgotten gets no reply: its author had as many as others have answers."""
+        limit = self._gate_settings.answers_in_10_min
+        person = (get_chat_name(message), message.author_id)
+        if self._forget_replies.take(person, limit, 60 * limit / LOOP_WINDOW_S) >= 1:
+            return None
+        return skip(SkipReason.ANSWER_LOOP, count=limit)
 
     async def _judge_for_asker(self, message: Message, spell: Spell) -> GateDecision | None:
         """Judge what may only be answered to the asker, where it did not come in a way that allows that; else None."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from unittest.mock import AsyncMock
@@ -25,6 +25,7 @@ from bots.discord.convert import Identity, to_command
 from core.catalogue import ENGLISH
 from core.messaging.commands.dispatcher import CommandDispatcher
 from core.messaging.policy.command_table import COMMANDS, get_command
+from core.settings import DiscordSettings, Secret
 from core.storage.messages import Journal
 from core.types import ConversationKey, Message
 from tests.conformance.bot import Script
@@ -242,3 +243,13 @@ def test_a_command_says_whether_its_author_manages_the_server() -> None:
     member_command = to_command({**event, "member": {"user": {"id": "1"}, "permissions": "2048"}}, ME)
     assert isinstance(member_command, Message)
     assert "administrator" not in member_command.reference
+
+
+@pytest.mark.parametrize(("minutes", "is_admin"), [(1, True), (20, False)])
+async def test_whoever_managed_the_server_long_ago_may_not_any_more(minutes: int, *, is_admin: bool) -> None:
+    """What waits in the journal, as over an outage, was given by who may have lost the right since."""
+    given_at = datetime.now(UTC) - timedelta(minutes=minutes)
+    reference = {"interaction": "1", "administrator": True}
+    command = Message("1", ConversationKey("discord", "7"), "1003", "Boss", "", given_at, reference=reference)
+    adapter = DiscordAdapter(DiscordSettings(token=Secret(env="DISCORD")), AsyncMock())
+    assert await adapter.is_admin(command) is is_admin

@@ -249,6 +249,8 @@ async def test_commands_private_chats_and_other_bots(tmp_path: Path) -> None:
         texts = {message["event_id"]: message["text"] for message in harness.peer.of("final")}
         assert set(texts) == {"1", "2"}
         assert texts["1"].startswith("I am KIMAs")
+        private = [message["event_id"] for message in harness.peer.of("final") if message.get("private")]
+        assert private == ["2"], "its network may know that others read it by now"
         assert await harness.state("3") == ("silent", "written by another bot")
         assert (await harness.state("4"))[0] == "silent"
 

@@ -14,11 +14,13 @@ from typing import Any
 
 import pytest
 from aiohttp import ClientSession, web
+from sqlalchemy import select
 
 from bots.http.adapter import HttpAdapter
 from bots.http.client import HttpIntervals
 from bots.http.signing import sign
 from core.settings import HttpSettings, Settings
+from core.storage.tables import messages
 from core.types import Citation
 from tests.support import forked
 from tests.support.free_ports import free_port
@@ -209,6 +211,32 @@ async def test_who_is_alone_with_the_bot_needs_no_mention(tmp_path: Path) -> Non
         aside = peer.say(open_room, ANN, "It is hot today")
         assert (await bot.outcome(aside))[0] == "silent"
         assert len(bot.questions) == 1
+
+
+async def test_what_was_asked_in_private_is_not_shown_to_who_came_meanwhile(tmp_path: Path) -> None:
+    async with bridged(tmp_path) as (peer, bot, _):
+        room = peer.make_room(ANN)
+        bot.hold = asyncio.Event()
+        question = peer.say(room, ANN, QUESTION)
+        await bot.heard(question)
+        # He only looks: KIMAs hears nothing of him.
+        peer.enter(room, BEN)
+        await peer.until_synced()
+        bot.hold.set()
+        assert (await bot.outcome(question))[0] == "silent"
+        assert peer.posts(room) == []
+
+
+async def test_who_wrote_what_is_asked_about_is_said(tmp_path: Path) -> None:
+    """Who is forgotten is forgotten in what others quote, too."""
+    async with bridged(tmp_path) as (peer, bot, _):
+        room = peer.make_room(ANN, BEN)
+        quoted = peer.say(room, BEN, "The launcher is out")
+        question = peer.say(room, ANN, "Is it?", reply_to=quoted, **MEANT)
+        assert await bot.outcome(question) == ("answered", "")
+        async with bot.journal.database.connect() as connection:
+            query = select(messages.c.quoted, messages.c.quoted_authors).filter_by(id=question)
+            assert tuple((await connection.execute(query)).one()) == ("The launcher is out", [BEN])
 
 
 async def test_an_edit_counts_and_what_was_redacted_is_not_answered(tmp_path: Path) -> None:

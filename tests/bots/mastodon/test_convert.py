@@ -1,4 +1,4 @@
-"""From a status to a message: whose words it quotes."""
+"""From a status to a message: whose words it quotes, and whose a content warning is."""
 
 from __future__ import annotations
 
@@ -24,3 +24,40 @@ async def test_a_message_knows_whether_it_quotes_the_bot(*, is_own: bool, is_quo
     assert isinstance(message, Message)
     assert message.quoted == "The plan is to move."
     assert message.quotes_bot is is_own
+
+
+async def reply_below(
+    peer: MastodonPeer, warning: str, text: str, own_warning: str, *, is_shown: bool = True
+) -> Message:
+    """Return the reply of somebody to a stranger's post that has a content warning."""
+    parent_id = await peer.say(peer.account("eve"), "@kimas @ann look", spoiler_text=warning)
+    reply_id = await peer.say(peer.account("ann"), text, reply_to=parent_id, spoiler_text=own_warning)
+    above = [peer.to_json(peer.statuses[parent_id])] if is_shown else []
+    message = to_message(peer.to_json(peer.statuses[reply_id]), above, Identity(BOT.id, BOT.username, DOMAIN), 5)
+    assert isinstance(message, Message)
+    return message
+
+
+@pytest.mark.parametrize("own_warning", ["/forget", "re: /forget", "RE: re: /forget"])
+@pytest.mark.parametrize("is_shown", [True, False])
+async def test_a_warning_that_an_app_took_over_is_not_of_its_author(own_warning: str, *, is_shown: bool) -> None:
+    """Apps put the warning of what is replied to into the reply, and a stranger has written it."""
+    message = await reply_below(MastodonPeer(), "/forget", "@eve @kimas what is this?", own_warning, is_shown=is_shown)
+    assert message.command == ""
+    assert message.text.removeprefix("@eve ") == "what is this?"
+
+
+async def test_what_stands_in_a_warning_of_ones_own_is_said_and_no_command() -> None:
+    message = await reply_below(MastodonPeer(), "", "@eve @kimas how?", "/forget")
+    assert (message.command, message.text) == ("", "/forget\n\nhow?")
+
+
+async def test_a_command_is_given_behind_a_warning() -> None:
+    message = await reply_below(MastodonPeer(), "support", "@eve @kimas /why 12", "support")
+    assert (message.command, message.text) == ("why", "12")
+
+
+async def test_a_warning_does_not_make_a_mention_of_all_above_mean_the_bot() -> None:
+    """A reply begins with the names of all who were mentioned before; so it does behind a warning."""
+    assert not (await reply_below(MastodonPeer(), "work", "@eve @kimas thank you", "work")).addressed
+    assert (await reply_below(MastodonPeer(), "work", "@eve thank you, @kimas how?", "work")).addressed

@@ -612,8 +612,9 @@ class TestTeaching:
         assert [(entry.subject, entry.after) for entry in entries] == [("faq 1", "approve"), ("learned 1", "")]
 
     async def test_an_answer_taught_to_a_closed_thread_stays_in_that_thread(self, page: Page) -> None:
-        question = replace(make_message(1, "Whom do we lay off?"), key=replace(GROUP, thread="t"))
-        await answered(page.journal, replace(question, thread_state=ThreadState(is_restricted=True)), NOTHING)
+        closed = {"key": replace(GROUP, thread="t"), "thread_state": ThreadState(is_restricted=True)}
+        question = replace(make_message(1, "Whom do we lay off?"), **closed)  # type: ignore[arg-type]
+        await answered(page.journal, question, NOTHING)
         async with browser(page, OWNER) as client:
             token = await get_form_token(client)
             form = {"form_token": token, "question": "Whom do we lay off?", "answer": "Everybody."}

@@ -7,8 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from core.messaging.event_limit import EVENTS_PER_MINUTE, MAX_EVENTS, MAX_PEOPLE, EventLimit
+from core.messaging.event_limit import EVENTS_PER_MINUTE, MAX_EVENTS, EventLimit
 from core.messaging.feedback.rating_buttons import to_press, to_reaction
+from core.runtime.allowance import MAX_PEOPLE
 from core.settings.base import OPERATOR_PLATFORM
 from core.storage.messages import Journal
 from core.storage.retention import delete_events
@@ -26,6 +27,10 @@ async def ours(message: Message) -> bool:
     return message.reply_to == "7"
 
 
+async def nothing(_command: Message) -> bool:
+    return False
+
+
 async def count_admitted(limit: EventLimit, message: Message, tries: int = 3 * MAX_EVENTS) -> int:
     return sum([await limit.admits(replace(message, id=str(number))) for number in range(tries)])
 
@@ -33,12 +38,12 @@ async def count_admitted(limit: EventLimit, message: Message, tries: int = 3 * M
 @pytest.mark.parametrize("event", [PRESSED, OPENED, TYPED], ids=["a button", "App Home", "a command"])
 async def test_a_flood_of_events_is_cut_for_its_author_alone(event: Message) -> None:
     now = 1000.0
-    limit = EventLimit(ours, lambda: now)
+    limit = EventLimit(ours, nothing, lambda: now)
     assert await count_admitted(limit, event) == MAX_EVENTS
     assert await limit.admits(replace(event, author_id="43"))
     assert await limit.admits(replace(event, author_id=""))
     terminal = replace(event, key=ConversationKey(OPERATOR_PLATFORM, "terminal"))
-    assert await count_admitted(EventLimit(ours), terminal) == 3 * MAX_EVENTS
+    assert await count_admitted(EventLimit(ours, nothing), terminal) == 3 * MAX_EVENTS
     assert await limit.admits(replace(event, command="", text="How?")), "a message is no event"
     assert await limit.admits(replace(event, command="ask", text="How?"))
     now += 60
@@ -47,15 +52,26 @@ async def test_a_flood_of_events_is_cut_for_its_author_alone(event: Message) -> 
     assert await count_admitted(limit, event) == MAX_EVENTS
 
 
+@pytest.mark.parametrize("has_something", [False, True])
+async def test_who_wants_to_be_forgotten_is_heard_as_long_as_there_is_anything(*, has_something: bool) -> None:
+    async def has_something_of(_command: Message) -> bool:
+        return has_something
+
+    limit = EventLimit(ours, has_something_of)
+    assert await count_admitted(limit, TYPED) == MAX_EVENTS
+    assert await limit.admits(replace(TYPED, command="forget")) is has_something
+    assert not await limit.admits(replace(TYPED, command="stats"))
+
+
 async def test_many_people_take_no_more_room_than_some() -> None:
-    limit = EventLimit(ours)
+    limit = EventLimit(ours, nothing)
     for number in range(MAX_PEOPLE + 10):
         assert await limit.admits(replace(PRESSED, author_id=str(number)))
-    assert len(limit._remaining_events) == MAX_PEOPLE
+    assert len(limit._allowance) == MAX_PEOPLE
 
 
 async def test_a_reaction_to_what_is_not_ours_is_not_kept() -> None:
-    limit = EventLimit(ours)
+    limit = EventLimit(ours, nothing)
     for reply_id, is_kept in (("7", True), ("8", False)):
         reaction = to_reaction(PRESSED, "👍", reply_id)
         assert reaction is not None

@@ -139,7 +139,10 @@ class CallbackPeer:
         payload = json.loads(body)
         if not payload["idempotency_key"] or payload["idempotency_key"] != request.headers.get("Idempotency-Key"):
             return "idempotency key"
-        if set(payload) - {"bot_replies_below", "offers", "mentions"} != FIELDS or payload["state"] not in STATES:
+        if (
+            set(payload) - {"bot_replies_below", "offers", "mentions", "private"} != FIELDS
+            or payload["state"] not in STATES
+        ):
             return f"payload: {payload}"
         return ""
 

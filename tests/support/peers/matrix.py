@@ -72,9 +72,9 @@ class MatrixPeer(SocialPeer):
         room = Room(f"!room{self._number}:{SERVER}", **fields)
         self.rooms[room.id] = room
         for person in people:
-            self._enter(room, person)
+            self.enter(room, person)
         if has_bot:
-            self._enter(room, BOT)
+            self.enter(room, BOT)
         return room
 
     def invite(self, room: Room, inviter: str) -> None:
@@ -130,7 +130,7 @@ class MatrixPeer(SocialPeer):
 
     # What the server does.
 
-    def _enter(self, room: Room, person: str) -> None:
+    def enter(self, room: Room, person: str) -> None:
         room.members.append(person)
         content = {"membership": "join", "displayname": BOT_NAME if person == BOT else person[1:].partition(":")[0]}
         self.add(room, person, "m.room.member", content, state_key=person)
@@ -203,7 +203,7 @@ class MatrixPeer(SocialPeer):
         room = self._room(request)
         if room.invited.pop(BOT, None) is None:
             return _refuse(403, "M_FORBIDDEN")
-        self._enter(room, BOT)
+        self.enter(room, BOT)
         return web.json_response({"room_id": room.id})
 
     async def _leave(self, request: web.Request) -> web.Response:

@@ -20,7 +20,7 @@ from core.storage import message_lookup
 from core.storage.lessons import TaughtAnswerRepository
 from core.storage.messages import Journal
 from core.storage.retention import erase_expired
-from core.types import Citation, ConversationKey, Origin, Passage, Question, Reply, SourceState, ThreadState
+from core.types import Attachment, Citation, ConversationKey, Origin, Passage, Question, Reply, SourceState, ThreadState
 from core.types.replies import Trace
 from knowledge.sources.taught import TaughtAnswers
 from tests.support.feedback_chat import CHAT, CITED, HELPER, MESSAGE, TRUSTED, deliver, make_escalate_command
@@ -262,6 +262,16 @@ async def test_a_link_into_a_closed_thread_or_another_chat_teaches_nothing(journ
     adapter = await deliver(journal, learn, other, ours, handoff=TRUSTED)
     assert [adapter.sinks[name].failures for name in ("3", "4", "5")] == [[ENGLISH.learn_usage]] * 3
     assert await list_taught_answers(journal) == []
+
+
+@pytest.mark.parametrize("is_spoken", [True, False])
+async def test_what_a_model_has_written_down_teaches_nothing(journal: Journal, *, is_spoken: bool) -> None:
+    """Nobody has written it, and a recording may be of somebody else."""
+    voice = Attachment("voice", transcript="With pip." if is_spoken else "")
+    answer = replace(MESSAGE, id="42", addressed=False, text="With pip.", author_id="8", attachments=(voice,))
+    learn = replace(MESSAGE, id="43", command="learn", text="How?", reply_to="42", author_id="7")
+    await deliver(journal, answer, learn, handoff=TRUSTED)
+    assert await list_taught_answers(journal) == ([] if is_spoken else [("How?", "With pip.", "pending")])
 
 
 async def test_what_ends_in_a_short_number_is_the_link_of_no_message(journal: Journal) -> None:
