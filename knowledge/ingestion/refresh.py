@@ -22,6 +22,7 @@ from core.settings import JournalSettings, LinkedSource, Settings, SourceSetting
 from core.settings.audience import Audiences
 from core.settings.sources import FilteredSource
 from knowledge.ingestion.filling import Backlog, Coverage, fill_batch, get_coverage
+from knowledge.ingestion.keeping import KeptTexts, delete_kept_texts
 from knowledge.ingestion.schedule import (
     FILL_ERROR,
     LANGUAGES,
@@ -40,8 +41,9 @@ from knowledge.parsing.parser import Parser, ThreadParser
 from knowledge.ports import Document, Embedder, LargeSource, Listing, Source, Store, label_name
 from knowledge.sources.common.file_facts import delete_file_facts
 from knowledge.sources.common.left_out import find_left_out
-from knowledge.sources.factory import delete_source_state, open_source
+from knowledge.sources.factory import open_source
 from knowledge.sources.git.state import delete_unused_clones
+from knowledge.sources.kept import delete_source_state
 from knowledge.stores.labels import write_label
 from knowledge.stores.locked_store import LockedStore
 from knowledge.web.refusals import KEPT_S, note_refusals
@@ -101,6 +103,11 @@ class RefreshContext:
         """Return the fingerprint of a source's settings."""
         return index_fingerprint(name, self.sources[name], self.chunk_tokens, self.audiences, self.store_place)
 
+    def get_kept(self, name: str) -> KeptTexts:
+        """Return what a source keeps on this machine."""
+        fingerprint = self.fingerprint(name)
+        return KeptTexts(name, self.sources[name], self.data_dir, fingerprint, self.audiences, self.refresh_states)
+
     def open_source(self, name: str) -> Source:
         """Open a source. Raises `SourceError`."""
         settings = self.sources[name]
@@ -132,7 +139,8 @@ async def refresh_source(
             await _label_passages(context, name)
             if context.refresh_states:
                 await context.refresh_states.mark_started(name, context.fingerprint(name))
-            async with _ConcurrencyLimited(context.open_source(name), read_slots) as source:
+            source = _ConcurrencyLimited(context.open_source(name), read_slots, context.get_kept(name))
+            async with source:
                 options = await _make_options(context, name, on_progress, on_changed)
                 store = LockedStore(context.store, context.data_dir)
                 report = await refresh(source, store, options)
@@ -148,6 +156,8 @@ async def refresh_source(
             await _record_failure(context, name, f"{reason}{note}")
             raise
         await _record_success(context, report)
+        if not report.stale:
+            await context.get_kept(name).note_success()
     return report
 
 
@@ -426,12 +436,16 @@ async def _record_failure(context: RefreshContext, name: str, error: str, *, cha
 
 
 class _ConcurrencyLimited:
-    """A source that waits for a slot after it has been listed; the slot is free again when the block ends."""
+    """A source that waits for a slot after it has been listed; the slot is free again when the block ends.
 
-    def __init__(self, source: Source, slots: asyncio.Semaphore | None) -> None:
+    What it lists must not be older than what other machines have read.
+    """
+
+    def __init__(self, source: Source, slots: asyncio.Semaphore | None, kept: KeptTexts) -> None:
         self.name = source.name
         self._source = source
         self._slots = slots
+        self._kept = kept
         self._has_slot = False
 
     async def __aenter__(self) -> Source:
@@ -449,6 +463,7 @@ class _ConcurrencyLimited:
     async def listing(self) -> Listing:
         self._release_slot()
         listing = await self._source.listing()
+        await self._kept.require_current(listing)
         await self._wait_for_slot()
         return listing
 
@@ -472,11 +487,12 @@ async def purge_removed_sources(
     """Delete all sources except those to keep, and return the names of those that had documents.
 
     The recorded refreshes say which sources existed, so another deployment's passages in the same store are never
-    touched; without records only clones, and what was learned of files, are deleted. A source that another process is
+    touched; without records only what is kept on this machine is deleted. A source that another process is
     refreshing is skipped until next time. Raises `StoreError`.
     """
     await asyncio.to_thread(delete_unused_clones, data_dir, names_to_keep)
     await asyncio.to_thread(delete_file_facts, data_dir, names_to_keep)
+    await delete_kept_texts(data_dir, names_to_keep)
     states = await refresh_states.get_states() if refresh_states else {}
     purged_names = list[str]()
     for name in states:
@@ -535,12 +551,10 @@ async def _label_passages(context: RefreshContext, name: str) -> None:
     states = await context.refresh_states.get_states() if context.refresh_states else {}
     recorded = states[name].fingerprint if name in states else next(iter(stored), "")
     fingerprint = context.fingerprint(name)
-    if is_opened_otherwise(name, fingerprint, stored or [recorded], context.audiences):
-        # Where the refresh fails, it would be listed as it was.
-        await asyncio.to_thread(delete_source_state, context.data_dir, name)
-        await _delete_documents(store, name)
-        stored = []
-    elif was_for_others(name, source, context.audiences, stored, recorded):
+    is_for_others = is_opened_otherwise(name, fingerprint, stored or [recorded], context.audiences)
+    is_for_others = is_for_others or was_for_others(name, source, context.audiences, stored, recorded)
+    await context.get_kept(name).claim(is_known=bool(stored or recorded), is_for_others=is_for_others)
+    if is_for_others:
         await _delete_documents(store, name)
         stored = []
     elif stored != [fingerprint]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -31,13 +30,10 @@ from knowledge.sources.feed.source import Feed
 from knowledge.sources.files import FilesFolder
 from knowledge.sources.forge.source import ForgeProject
 from knowledge.sources.git.source import GitRepository
-from knowledge.sources.git.state import delete_git_state
 from knowledge.sources.plugin import PluginSource
 from knowledge.sources.standing import StandingQueries
 from knowledge.sources.taught import TaughtAnswers
 from knowledge.sources.website.source import Website
-
-__all__ = ["delete_source_state", "open_source"]
 
 
 def open_source(
@@ -85,10 +81,3 @@ def open_source(
             else TaughtAnswers(name, data_dir, journal or JournalSettings(), accepts)
         )
     raise SourceError(f"source {name} is asked at question time: there is nothing to read in")
-
-
-def delete_source_state(data_dir: Path, name: str) -> None:
-    """Delete the documents that a source keeps for its next refresh: that reads all anew. Blocking."""
-    delete_git_state(data_dir, name)
-    for kind in ("web", "forge", "own", "standing"):
-        shutil.rmtree(data_dir.expanduser() / kind / name, ignore_errors=True)

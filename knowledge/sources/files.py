@@ -33,11 +33,10 @@ from knowledge.sources.common.documents import (
     fingerprint,
 )
 from knowledge.sources.common.file_facts import UNSETTLED, FileFacts, FileState, notes_changes, open_file_facts
+from knowledge.sources.common.state_files import TEXT_FOLDERS
 
 # So many files of a large folder are read first, and answered from while the others are listed.
 BEGINNING_FILES = 200
-# The folders in `data_dir` that hold what sources have read.
-KEPT_KINDS = ("web", "forge", "git", "own", "standing")
 
 
 class FilesFolder:
@@ -94,7 +93,7 @@ class FilesFolder:
     def _find_own_folders(self, data_dir: Path) -> list[str]:
         """Return those folders below the path that are ours: what other sources have read is there as text."""
         root = self._path.resolve()
-        folders = [data_dir, *(data_dir / kind for kind in KEPT_KINDS)]
+        folders = [data_dir, *(data_dir / kind for kind in (*TEXT_FOLDERS, "git"))]
         return [folder.relative_to(root).as_posix() for folder in folders if folder.is_relative_to(root)]
 
     @contextmanager

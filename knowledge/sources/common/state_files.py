@@ -12,6 +12,9 @@ from typing import Any
 
 from core.errors import SourceError
 
+# The folders in `data_dir` that hold what sources have read, each below the source's name.
+TEXT_FOLDERS = ("web", "forge", "own", "standing")
+
 
 def write_atomically(path: Path, text: str) -> None:
     """Replace a file in one step; its folder is made where it is missing. Raises `OSError`."""

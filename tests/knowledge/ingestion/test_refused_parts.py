@@ -15,7 +15,8 @@ from core.settings import GithubSource, GitlabSource, GitSource, OwnSource, Sour
 from knowledge.connectors.channels import PRIVATE
 from knowledge.ingestion.sync import SyncOptions, SyncReport, refresh
 from knowledge.ports import Store
-from knowledge.sources.factory import delete_source_state, open_source
+from knowledge.sources.factory import open_source
+from knowledge.sources.kept import delete_source_state
 from tests.support.git_repositories import commit, git
 from tests.support.peers.confluence import USERNAME, ConfluencePeer, WikiPage
 from tests.support.peers.discord_history import DiscordHistoryPeer, DiscordPlace, make_id, say
