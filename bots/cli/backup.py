@@ -17,6 +17,13 @@ from bots.common.terminal import make_console, print_json
 from core.errors import StoreError, UsageError
 from core.observability.logs import make_redactor
 from core.runtime.data_dir import make_data_dir, require_access
+from core.runtime.left_over import (
+    RESTORING_PREFIX,
+    SAVING_PREFIX,
+    is_left_over,
+    remove_left_backups,
+    remove_left_restores,
+)
 from core.runtime.locks import SOURCE_LOCKS, daemon_lock, refresh_lock
 from core.settings.loader import get_secret_values
 from core.settings.yaml_file import YamlFileError, format_yaml, parse_yaml
@@ -77,6 +84,7 @@ async def restore(settings: Settings, source: Path, *, as_json: bool) -> int:
     from core.storage.opening import JOURNAL_NAME
 
     with daemon_lock(settings.data_dir), refresh_lock(settings.data_dir):
+        await asyncio.to_thread(remove_left_restores, settings.data_dir)
         try:
             gone = await asyncio.to_thread(_list_sources, source) - settings.sources.keys()
             names = await asyncio.to_thread(_read_archive, source, settings.data_dir)
@@ -136,7 +144,7 @@ def _list_files(data_dir: Path) -> list[Path]:
 def _walk(data_dir: Path) -> Iterator[Path]:
     for folder, folder_names, file_names in os.walk(data_dir):
         if Path(folder) == data_dir:
-            folder_names[:] = [name for name in folder_names if name not in SKIPPED_FOLDERS]
+            folder_names[:] = [name for name in folder_names if not (name in SKIPPED_FOLDERS or is_left_over(name))]
         for name in file_names:
             if name not in SKIPPED_FILES and not name.endswith(SKIPPED_ENDINGS):
                 yield Path(folder, name)
@@ -144,11 +152,14 @@ def _walk(data_dir: Path) -> Iterator[Path]:
 
 def _write_archive(settings: Settings, target: Path, files: list[Path]) -> None:
     """Write the archive beside its place, and put it there when it is whole."""
-    part = target.with_name(f".{target.name}.part")
+    for place in (target.parent, settings.data_dir):
+        remove_left_backups(place)
+    part = target.with_name(f"{SAVING_PREFIX}{target.name}.part")
     try:
         with (
             zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED, compresslevel=1, strict_timestamps=False) as archive,
-            tempfile.TemporaryDirectory(prefix=".kimas-", dir=target.parent) as folder,
+            # In the data directory: whoever deletes everything deletes it as well.
+            tempfile.TemporaryDirectory(prefix=SAVING_PREFIX, dir=settings.data_dir) as folder,
         ):
             archive.writestr(CONFIGURATION, _describe_configuration(settings))
             for path in files:
@@ -185,7 +196,7 @@ def _read_archive(source: Path, data_dir: Path) -> list[str]:
     """Unpack an archive beside its place, look at it, and put it there; return what has been put there."""
     from core.storage.snapshots import check_sqlite
 
-    with tempfile.TemporaryDirectory(prefix=".restoring-", dir=data_dir) as name:
+    with tempfile.TemporaryDirectory(prefix=RESTORING_PREFIX, dir=data_dir) as name:
         folder = Path(name)
         with _opened(source) as archive:
             archive.extractall(folder, [member for member in archive.namelist() if member.startswith(DATA)])

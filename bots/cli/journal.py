@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from bots.common.open_storage import open_existing_database
 from bots.common.terminal import confirm, make_console, print_json
 from bots.console.convert import PLATFORM
-from core.errors import UsageError
+from core.errors import StoreLocked, UsageError
 from core.formatting import pluralize, today
 from core.runtime.data_dir import make_data_dir
+from core.runtime.left_over import has_left_restores, remove_left_backups, remove_left_restores
 from core.runtime.locks import daemon_lock
 from core.settings import JournalSettings, Settings
 from core.settings.chats import fold_person, parse_argument
@@ -88,6 +90,9 @@ async def forget(settings: Settings, user: str, *, is_confirmed: bool, as_json: 
                 return 1
             records = await erase_on_platform(database, platform, person.id, today())
             platforms = await list_platforms(database)
+    # A copy that a killed restore left has all of it; beside a daemon there is none.
+    with suppress(StoreLocked):
+        await asyncio.to_thread(_remove_left_copies, settings.data_dir)
     if as_json:
         print_json({"user": user, "erased": records.finished_count, "waiting": records.pending_count})
         return 0
@@ -103,6 +108,13 @@ async def forget(settings: Settings, user: str, *, is_confirmed: bool, as_json: 
         waiting = pluralize(records.pending_count, "message")
         out.print(f"not yet answered, and still there: {waiting}; run this again later", markup=False)
     return 0
+
+
+def _remove_left_copies(data_dir: Path) -> None:
+    remove_left_backups(data_dir)
+    if has_left_restores(data_dir):
+        with daemon_lock(data_dir):
+            remove_left_restores(data_dir)
 
 
 def _describe(records: PersonalRecords, user: str) -> str:

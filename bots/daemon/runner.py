@@ -24,6 +24,7 @@ from core.messaging.inbox import Inbox
 from core.observability.logs import get_logger
 from core.observability.tracing import open_tracing
 from core.ports import Adapter
+from core.runtime.left_over import remove_left_backups, remove_left_restores
 from core.runtime.locks import daemon_lock
 from core.runtime.tasks import iter_retry_delays, task_group
 from core.runtime.timers import run_periodically
@@ -66,6 +67,8 @@ async def run(
     has_setup = settings.operator_page.port is not None and make_setup is not None and not dry_run
     async with AsyncExitStack() as stack:
         stack.enter_context(daemon_lock(settings.data_dir))
+        for remove in (remove_left_restores, remove_left_backups):
+            await asyncio.to_thread(remove, settings.data_dir)
         headers = {name: secret.value() for name, secret in settings.tracing.headers.items()}
         stack.enter_context(open_tracing(settings.tracing.endpoint, headers, settings.tracing.service))
         monitor = await stack.enter_async_context(open_monitor(settings))

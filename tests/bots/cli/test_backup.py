@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import sqlite3
 import threading
@@ -17,6 +18,7 @@ from core.runtime.locks import daemon_lock
 from core.storage.messages import Journal
 from core.types import ConversationKey, Message
 from tests.support.deployment import Deployment
+from tests.support.waiting import until
 
 SECRET = "hunter2-hunter2"
 KEY = ConversationKey("telegram", "-1")
@@ -59,7 +61,7 @@ def test_what_was_saved_while_a_daemon_wrote_is_there_again(deployment: Deployme
         writer.join()
         assert "saved:" in result.output
     assert archive.stat().st_mode & 0o077 == 0
-    assert not list(deployment.folder.glob(".*saved*"))
+    assert not [path for path in (*deployment.folder.glob(".*"), *data.glob(".*")) if path.suffix != ".lock"]
     with zipfile.ZipFile(archive) as saved:
         assert "configuration.yaml" in saved.namelist()
         assert not [name for name in saved.namelist() if "git/" in name or name.endswith((".lock", "-wal"))]
@@ -147,6 +149,50 @@ def test_a_file_that_is_damaged_or_none_restores_nothing(deployment: Deployment)
         assert words in result.output
         assert not (data / "journal.db").exists()
         assert not list(data.glob(".restoring*"))
+
+
+@pytest.mark.parametrize("command", ["backup", "restore", "forget"])
+def test_what_a_killed_command_left_is_neither_kept_nor_saved(deployment: Deployment, command: str) -> None:
+    data = deployment.folder / "data"
+    asyncio.run(write(data, 0, 3))
+    archive = deployment.folder / "saved.zip"
+    deployment.call("backup", str(archive))
+    restored = data / ".restoring-1" / "data" / "journal.db"
+    copied = data / ".saving-1" / "journal.db"
+    part = deployment.folder / ".saving-earlier.zip.part"
+    for left in (restored, copied, part):
+        left.parent.mkdir(parents=True, exist_ok=True)
+        left.write_bytes(b"what people wrote")
+        for path in (left, left.parent):
+            os.utime(path, (0, 0))
+    running = data / ".saving-2"
+    running.mkdir()
+    if command == "forget":
+        deployment.call("journal", "forget", "telegram:7", "--yes")
+        assert not restored.exists()
+        assert not copied.exists()
+        return
+    if command == "restore":
+        (data / "journal.db").unlink()
+        deployment.call("restore", str(archive))
+        assert not restored.exists()
+        assert count(data / "journal.db") == 3
+        return
+    deployment.call("backup", str(archive))
+    assert not copied.exists()
+    assert not part.exists()
+    assert running.exists(), "another backup may be at it"
+    assert restored.exists(), "a restore may be at it"
+    with zipfile.ZipFile(archive) as saved:
+        assert not [name for name in saved.namelist() if ".restoring" in name or ".saving" in name]
+
+
+async def test_a_start_removes_what_a_killed_restore_left(deployment: Deployment) -> None:
+    left = deployment.folder / "data" / ".restoring-1" / "data" / "journal.db"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"what people wrote")
+    async with deployment.daemon():
+        await until(lambda: not left.exists(), timeout_s=60)
 
 
 def test_secrets_and_a_journal_on_a_server_are_not_in_it(tmp_path: Path) -> None:
