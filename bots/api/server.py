@@ -112,13 +112,14 @@ async def _open_knowledge(answers: ClientAnswers, get_deps: Callable[[], AnswerD
     """Return what the tools of a client reach."""
     # First: what is added meanwhile is not judged.
     deps = await answers.restrict(get_deps(), client)
+    labels = answers.find_visible_labels(answers.make_message(client, ""))
 
     async def ask(text: str) -> Reply:
         async with answers.join(client, ("mcp", text), Question(text)) as (_, task):
             # Others may wait for the same answer when this request is cancelled.
             return await asyncio.shield(task)
 
-    return Knowledge(deps, ask)
+    return Knowledge(deps, ask, labels)
 
 
 class ApiServer:

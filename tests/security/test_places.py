@@ -321,16 +321,17 @@ PROMPTS: Mapping[str, Mapping[str, str]] = {
     "send_request": {"knowledge/live/mcp/connection.py:Connection.call": RESTRICTED},
 }
 JUDGED = "judged right before (`RunningAnswer.require_rights`)"
-AFTERWARDS = "compared with what the client sees afterwards (`_run_tool`)"
-AS_OPENED = "made from what the client sees at that moment"
+AFTERWARDS = (
+    "compared with what the client sees afterwards (`_run_tool`), and right before its bytes (`_Exchange._judge`)"
+)
 HANDLERS: Mapping[str, str] = {
     "bots/api/mcp/server.py:": NO_WORDS,
     "bots/api/mcp/server.py:_ask": AFTERWARDS,
     "bots/api/mcp/server.py:_run_tool": AFTERWARDS,
     "bots/api/mcp/server.py:_search": AFTERWARDS,
     "bots/api/mcp/server.py:make_server.call_tool": AFTERWARDS,
-    "bots/api/mcp/server.py:make_server.list_resources": AS_OPENED,
-    "bots/api/mcp/server.py:make_server.read_resource": AS_OPENED,
+    "bots/api/mcp/server.py:make_server.list_resources": AFTERWARDS,
+    "bots/api/mcp/server.py:make_server.read_resource": AFTERWARDS,
     "bots/api/page/server.py:PageServer._answer": JUDGED,
     "bots/api/page/server.py:PageServer._rate": NO_WORDS,
     "bots/api/server.py:ApiServer._ask": JUDGED,

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from bots.api.mcp.knowledge import OpenKnowledge
+from bots.api.mcp.knowledge import JUDGES, OpenKnowledge
 from bots.api.streaming import LOOK_S, has_gone
+from core.errors import KimasError
 from core.observability.logs import get_logger
+from core.runtime.leaving import RequireRights
 
 if TYPE_CHECKING:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -28,6 +30,8 @@ MAX_SESSIONS = 1000
 STREAM_HEADERS = {"X-Accel-Buffering": "no"}
 VERSION_HEADER = b"mcp-protocol-version"
 SESSION_HEADER = b"mcp-session-id"
+# As JSON-RPC numbers it.
+INTERNAL_ERROR = -32603
 VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 
 
@@ -48,7 +52,8 @@ class McpEndpoint:
             self._owner = asyncio.create_task(self._run(self._manager))
         manager = await asyncio.shield(self._manager)
         exchange = _Exchange(request, body, headers)
-        await manager.handle_request(_make_scope(request, client, body), exchange.receive, exchange.send)
+        scope = _make_scope(request, client, body, exchange.judges)
+        await manager.handle_request(scope, exchange.receive, exchange.send)
         return exchange.response
 
     async def close(self) -> None:
@@ -90,8 +95,8 @@ def _make_manager(open_knowledge: OpenKnowledge) -> StreamableHTTPSessionManager
     return StreamableHTTPSessionManager(make_server(open_knowledge), max_sessions=MAX_SESSIONS)
 
 
-def _make_scope(request: web.Request, client: str, body: bytes) -> dict[str, Any]:
-    """Return a request as ASGI describes it. A session belongs to the client that began it."""
+def _make_scope(request: web.Request, client: str, body: bytes, judges: list[RequireRights]) -> dict[str, Any]:
+    """Return a request as ASGI describes it, with its judges. A session belongs to the client that began it."""
     from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
     from mcp.server.auth.provider import AccessToken
 
@@ -109,6 +114,7 @@ def _make_scope(request: web.Request, client: str, body: bytes) -> dict[str, Any
         "client": None,
         "server": None,
         "user": AuthenticatedUser(AccessToken(token="", client_id=client, scopes=[])),
+        JUDGES: judges,
     }
 
 
@@ -137,12 +143,19 @@ def _route(headers: list[tuple[bytes, bytes]], body: bytes) -> list[tuple[bytes,
 
 
 class _Exchange:
-    """The two channels of ASGI: the body of a request, and its response."""
+    """The two channels of ASGI: the body of a request, and its response.
+
+    Whoever answers the request adds to `judges` what raises once the answer may not be told any more: between that and
+    its bytes the SDK takes its time.
+    """
 
     def __init__(self, request: web.Request, body: bytes, headers: dict[str, str]) -> None:
         self._request = request
         self._body: bytes | None = body
+        self._request_body = body
         self._headers = headers
+        self.judges: list[RequireRights] = []
+        self._is_refused = False
         self.response = web.StreamResponse(status=500)
 
     async def receive(self) -> dict[str, Any]:
@@ -164,10 +177,30 @@ class _Exchange:
                 for name, value in message["headers"]:
                     self.response.headers.add(name.decode("latin-1"), value.decode("latin-1"))
                 self.response.headers.update({**STREAM_HEADERS, **self._headers})
+                # What is sent in place of it has another length.
+                self.response.headers.popall("Content-Length", None)
                 await self.response.prepare(self._request)
                 return
-            await self.response.write(message.get("body", b""))
+            await self.response.write(await self._judge(message.get("body", b"")))
             if not message.get("more_body", False):
                 await self.response.write_eof()
         except ConnectionError as error:
             _log.debug("mcp.client_gone", error=str(error))
+
+    async def _judge(self, body: bytes) -> bytes:
+        """Return a part of the response, or an error in its place where its words may not be told any more."""
+        try:
+            for require_rights in self.judges if body else ():
+                await require_rights()
+        except KimasError as error:
+            refusal = b"" if self._is_refused else self._make_refusal(str(error))
+            self._is_refused = True
+            return refusal
+        return body
+
+    def _make_refusal(self, reason: str) -> bytes:
+        identifier = json.loads(self._request_body).get("id")
+        error = {"code": INTERNAL_ERROR, "message": reason}
+        text = json.dumps({"jsonrpc": "2.0", "id": identifier, "error": error})
+        is_stream = self.response.headers.get("Content-Type", "").startswith("text/event-stream")
+        return f"event: message\r\ndata: {text}\r\n\r\n".encode() if is_stream else text.encode()

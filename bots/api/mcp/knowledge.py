@@ -22,6 +22,8 @@ from core.types import Passage, Reply
 if TYPE_CHECKING:
     from core.language.word_filter import WordFilter
 
+# In the scope of a request: the list of what raises once its response may not be told any more.
+JUDGES = "kimas.judges"
 DEFAULT_LIMIT = 8
 MAX_LIMIT = 50
 MAX_OFFSET = 200
@@ -33,10 +35,20 @@ MAX_PASSAGE_CHARS = 8000
 
 @dataclass(frozen=True, slots=True)
 class Knowledge:
-    """What one client reaches. `deps` has nothing but what it may see; `ask` answers a question from the same."""
+    """What one client reaches. `deps` has nothing but what it may see; `ask` answers a question from the same.
+
+    `labels` say what its sources read, as these may be other ones under the same names later.
+    """
 
     deps: AnswerDependencies
     ask: Callable[[str], Awaitable[Reply]]
+    labels: frozenset[str] = frozenset()
+
+    def is_within(self, later: Knowledge) -> bool:
+        """Return whether all of it may still be told of when a client reaches something else, by the same words."""
+        settings, settings_now = self.deps.settings, later.deps.settings
+        has_sources = settings.sources.keys() <= settings_now.sources.keys() and self.labels <= later.labels
+        return has_sources and settings.outgoing == settings_now.outgoing
 
     async def search(self, arguments: Mapping[str, Any]) -> str:
         """Return passages as compact JSON of a bounded size: whole ones, and how many more there are.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
 from typing import Any
 
 import mcp_types as types
@@ -14,13 +13,13 @@ from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
 from bots.api.completions import to_markdown
-from bots.api.mcp.knowledge import DEFAULT_LIMIT, MAX_LIMIT, MAX_OFFSET, Knowledge, OpenKnowledge
+from bots.api.mcp.knowledge import DEFAULT_LIMIT, JUDGES, MAX_LIMIT, MAX_OFFSET, Knowledge, OpenKnowledge
 from bots.api.rejections import to_rejection
 from bots.api.requests import read_text
 from bots.common.reply_json import reply_as_json
 from core.errors import KimasError, QuotaExceeded, UsageError
 from core.observability.logs import get_logger
-from core.runtime.leaving import judge_requests_by
+from core.runtime.leaving import RequireRights, judge_requests_by
 from core.version import get_version
 
 _log = get_logger(__name__)
@@ -83,7 +82,9 @@ def make_server(open_knowledge: OpenKnowledge) -> Server[Any]:
         if run_tool is None:
             raise MCPError(types.INVALID_PARAMS, f"there is no tool {params.name[:100]!r}")
         try:
-            return await _run_tool(run_tool, partial(open_knowledge, _get_client(context)), params.arguments or {})
+            knowledge = await open_knowledge(_get_client(context))
+            require_rights = _judge_response(context, knowledge, open_knowledge)
+            return await _run_tool(run_tool, knowledge, require_rights, params.arguments or {})
         except (QuotaExceeded, UsageError) as error:
             reason = str(error)
         except KimasError as error:
@@ -130,27 +131,35 @@ def make_server(open_knowledge: OpenKnowledge) -> Server[Any]:
 async def _open_for(context: Context, open_knowledge: OpenKnowledge) -> Knowledge:
     """Return what the client of a request reaches; where that cannot be known, the client reads no internal words."""
     try:
-        return await open_knowledge(_get_client(context))
+        knowledge = await open_knowledge(_get_client(context))
     except KimasError as error:
         raise MCPError(types.INTERNAL_ERROR, to_rejection(error).reason) from error
+    _judge_response(context, knowledge, open_knowledge)
+    return knowledge
+
+
+def _judge_response(context: Context, knowledge: Knowledge, open_knowledge: OpenKnowledge) -> RequireRights:
+    """Have the response to a request judged before its bytes are sent; return what judges it.
+
+    A search may wait for a service for seconds: what is closed by then is not told any more.
+    """
+
+    async def require_rights() -> None:
+        if not knowledge.is_within(await open_knowledge(_get_client(context))):
+            raise UsageError("a source was closed while it was searched: ask again")
+
+    if context.request:
+        context.request.scope[JUDGES].append(require_rights)
+    return require_rights
 
 
 async def _run_tool(
-    run_tool: RunTool, open_knowledge: Callable[[], Awaitable[Knowledge]], arguments: Mapping[str, Any]
+    run_tool: RunTool, knowledge: Knowledge, require_rights: RequireRights, arguments: Mapping[str, Any]
 ) -> types.CallToolResult:
     """Return the result of a tool.
 
     Raises `UsageError` where a source was closed meanwhile or other words may not leave, and what the tool does.
     """
-    knowledge = await open_knowledge()
-
-    async def require_rights() -> None:
-        # A search may wait for a service for seconds: what is closed by then is not told any more.
-        settings = knowledge.deps.settings
-        settings_now = (await open_knowledge()).deps.settings
-        if not settings.sources.keys() <= settings_now.sources.keys() or settings.outgoing != settings_now.outgoing:
-            raise UsageError("a source was closed while it was searched: ask again")
-
     judge_requests_by(require_rights)
     try:
         result = await run_tool(knowledge, arguments)

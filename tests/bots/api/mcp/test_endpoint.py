@@ -18,6 +18,7 @@ from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 from pydantic import ValidationError
 
+from bots.api import server as api_server
 from bots.api.clients import ClientAnswers
 from bots.api.mcp.knowledge import Knowledge
 from bots.api.mcp.server import make_server
@@ -510,3 +511,45 @@ async def test_what_is_closed_while_it_is_searched_is_not_told() -> None:
         result = await client.call_tool("search", {"query": "install the package mirror"})
     assert result.is_error
     assert "mirror" not in text_of(result)
+
+
+@pytest.mark.parametrize("method", ["tools/call", "resources/list", "resources/read"])
+@pytest.mark.parametrize("era", ["2025-11-25", LATER])
+async def test_what_is_closed_before_the_bytes_are_sent_is_not_told(
+    era: str, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources = {name: {"kind": "faq", "path": f"{name}.yaml"} for name in ("docs", "mirror")}
+    secret = passage("secret", "Install the package from the team's own mirror.", source="mirror")
+    deps = parts(InMemoryLibrary((INSTALL, secret)), None, settings(sources=sources))
+
+    async def ask(_: str) -> Reply:
+        raise NotImplementedError
+
+    async def unasked(question: Question, _: Sink) -> Reply:
+        raise AssertionError(question.text)
+
+    # The same names: what they read is closed.
+    later = Knowledge(deps, ask, frozenset({"docs#1", "mirror#2"}))
+    opened: list[Knowledge] = []
+
+    async def open_knowledge(*_: object) -> Knowledge:
+        return opened.pop(0) if opened else later
+
+    monkeypatch.setattr(api_server, "_open_knowledge", open_knowledge)
+    params = {
+        "tools/call": {"name": "search", "arguments": {"query": "install the package mirror"}},
+        "resources/list": {},
+        "resources/read": {"uri": "kimas://sources/mirror"},
+    }[method]
+    call = request(method, 7, **params, **({"_meta": META} if era == LATER else {}))
+    name = str(params.get("name") or params.get("uri") or "")
+    async with serving(unasked) as url:
+        for is_closed in (False, True):
+            headers = later_headers(method, name) if era == LATER else await begin_session(url)
+            # A tool is judged once more, when its result is there.
+            before = Knowledge(deps, ask, frozenset({"docs#1", "mirror#1"}))
+            opened[:] = [before] * ((2 if method == "tools/call" else 1) if is_closed else 9)
+            response = await post(url, call, **headers)
+            assert (b"mirror" in response.body) != is_closed
+            assert response.message["id"] == 7
+            assert ("error" in response.message) == is_closed
