@@ -18,12 +18,12 @@ from core.settings.sources import (
     FilteredSource,
     GithubSource,
     GitlabSource,
-    GitSource,
     OwnSource,
     SourceSettings,
     WebsiteSource,
 )
-from knowledge.sources.common.documents import PathFilter, PathGlobs, split_remote
+from knowledge.sources.common.closed_parts import find_address
+from knowledge.sources.common.documents import PathFilter, PathGlobs
 from knowledge.web.addresses import get_site
 
 EXPOSED = "{outer} reads {place} too, and more people may see that source: exclude it there, or move it"
@@ -78,16 +78,9 @@ def _find_place(name: str, outer: SourceSettings, inner: SourceSettings) -> str:
         path = "" if isinstance(inner, FilteredSource) and inner.include else urlsplit(inner.url).path.strip("/")
         is_read = get_site(outer.url) == get_site(inner.url)
         return inner.url if is_read and not _leaves_out(name, outer, inner, f"{path}/" if path else "") else ""
-    outer_url, inner_url = map(_get_address, (outer, inner))
+    outer_url, inner_url = map(find_address, (outer, inner))
     is_within = bool(outer_url) and f"{inner_url}/".startswith(f"{outer_url}/") and outer.kind == inner.kind
     return inner_url if is_within and not _leaves_out(name, outer, inner, "") else ""
-
-
-def _get_address(source: SourceSettings) -> str:
-    """Return the address of a source in one form; a repository has several that lead to it."""
-    url = str(getattr(source, "url", ""))
-    url = "/".join(part.strip("/") for part in split_remote(url)) if isinstance(source, GitSource) else url
-    return url.rstrip("/").removesuffix(".git")
 
 
 def _takes_items_of(outer: GithubSource | GitlabSource, inner: GithubSource | GitlabSource) -> bool:

@@ -101,7 +101,7 @@ class RefreshContext:
 
     def fingerprint(self, name: str) -> str:
         """Return the fingerprint of a source's settings."""
-        return index_fingerprint(name, self.sources[name], self.chunk_tokens, self.audiences, self.store_place)
+        return index_fingerprint(name, self.sources, self.chunk_tokens, self.audiences, self.store_place)
 
     def get_kept(self, name: str) -> KeptTexts:
         """Return what a source keeps on this machine."""
@@ -523,8 +523,10 @@ async def purge_passages_for_others(
     for name, source in ((name, settings.sources[name]) for name in stored_sources(settings.sources)):
         stored = await store.manifest(label_name(name))
         recorded = states[name].fingerprint if name in states else None
-        fingerprint = index_fingerprint(name, source, knowledge.chunking.tokens, audiences, knowledge.store.place)
-        is_for_others = was_for_others(name, source, audiences, [*stored], recorded)
+        fingerprint = index_fingerprint(
+            name, settings.sources, knowledge.chunking.tokens, audiences, knowledge.store.place
+        )
+        is_for_others = was_for_others(name, settings.sources, audiences, [*stored], recorded)
         is_for_others = is_for_others or is_opened_otherwise(name, fingerprint, stored or [recorded or ""], audiences)
         may_hold_more = not is_for_others and [*stored] != [fingerprint]
         paths = await _find_left_out(store, name, source, audiences) if may_hold_more else None
@@ -552,7 +554,7 @@ async def _label_passages(context: RefreshContext, name: str) -> None:
     recorded = states[name].fingerprint if name in states else next(iter(stored), "")
     fingerprint = context.fingerprint(name)
     is_for_others = is_opened_otherwise(name, fingerprint, stored or [recorded], context.audiences)
-    is_for_others = is_for_others or was_for_others(name, source, context.audiences, stored, recorded)
+    is_for_others = is_for_others or was_for_others(name, context.sources, context.audiences, stored, recorded)
     await context.get_kept(name).claim(is_known=bool(stored or recorded), is_for_others=is_for_others)
     if is_for_others:
         await _delete_documents(store, name)

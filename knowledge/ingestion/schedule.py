@@ -13,7 +13,8 @@ from core.settings import LearnedSource, LiveSource, RefreshSettings, Settings, 
 from core.settings.audience import Audiences
 from core.settings.cron import DEFAULT_JITTER, RefreshSchedule
 from core.types import SourceState
-from knowledge.stores.labels import CLOSED, OPEN, may_be_closed, read_audiences, read_readers
+from knowledge.sources.common.closed_parts import describe_closed_parts
+from knowledge.stores.labels import CLOSED, OPEN, may_be_closed, read_audiences, read_readers, write_closed_parts
 
 if TYPE_CHECKING:
     from core.storage.refresh_state import RefreshState
@@ -106,7 +107,7 @@ def _make_source_state(name: str, settings: Settings, state: RefreshState, start
     schedule = make_schedule(source, settings.knowledge.refresh_minutes)
     knowledge = settings.knowledge
     audiences = Audiences.from_settings(settings)
-    fingerprint = index_fingerprint(name, source, knowledge.chunking.tokens, audiences, knowledge.store.place)
+    fingerprint = index_fingerprint(name, settings.sources, knowledge.chunking.tokens, audiences, knowledge.store.place)
     is_running = state.unfinished and is_refreshing(settings.data_dir, name)
     if is_running and state.last_try and not state.is_requested:
         next_run = None if state.paused else schedule.next_after(state.last_try, _jitter_fraction(name, state.last_try))
@@ -159,21 +160,28 @@ def stored_sources(
 
 
 def index_fingerprint(
-    name: str, settings: SourceSettings, chunk_tokens: int, audiences: Audiences, store_place: str
+    name: str, sources: Mapping[str, SourceSettings], chunk_tokens: int, audiences: Audiences, store_place: str
 ) -> str:
     """Return a fingerprint of everything except content that shapes a source's passages; a new one makes the source
-    due. It begins with the source's label and who may see it: which taught answers a source has depends on that.
+    due. It begins with the source's label and who may see it: which taught answers a source has depends on that. So
+    does what its pages may show of the files of the other `sources`.
 
     `store_place` is where the passages are: another store may hold those of long ago.
     """
+    settings = sources[name]
     parts = (INDEX_FORMAT, chunk_tokens, settings.model_dump_json(exclude={"refresh", "audience"}))
     place = (store_place,) if store_place else ()
     digest = hashlib.sha256("\0".join(map(str, (*parts, *place))).encode()).hexdigest()[:32]
-    return " ".join((*_describe_readers(name, settings, audiences), digest))
+    closed_parts = write_closed_parts(describe_closed_parts(name, sources, audiences))
+    return " ".join(filter(None, (*_describe_readers(name, settings, audiences), closed_parts, digest)))
 
 
 def was_for_others(
-    name: str, settings: SourceSettings, audiences: Audiences, stored: Collection[str], recorded: str | None
+    name: str,
+    sources: Mapping[str, SourceSettings],
+    audiences: Audiences,
+    stored: Collection[str],
+    recorded: str | None,
 ) -> bool:
     """Return whether what is stored of a source may tell today's readers of it what they may not see.
 
@@ -181,12 +189,14 @@ def was_for_others(
     `recorded` is that of the journal. The source read something else, which may be closed now under another name; or
     taught answers were chosen for other readers; or the store came back from a time that the journal does not know.
     """
-    label, _ = _describe_readers(name, settings, audiences)
+    label, _ = _describe_readers(name, sources[name], audiences)
     fingerprints = stored or [recorded or ""]
     stored_readers = [read_readers(fingerprint) for fingerprint in fingerprints]
     is_former = any(former_label != label for former_label, _ in stored_readers)
     is_unknown = recorded is None or (stored and read_readers(recorded)[0] not in dict(stored_readers))
-    return (is_former and bool(is_unknown)) or may_be_closed(name, fingerprints, audiences)
+    return (is_former and bool(is_unknown)) or may_be_closed(
+        name, fingerprints, audiences, describe_closed_parts(name, sources, audiences)
+    )
 
 
 def is_opened_otherwise(name: str, fingerprint: str, stored: Collection[str], audiences: Audiences) -> bool:

@@ -26,6 +26,7 @@ from core.settings.audience import Audiences
 from core.types import Passage
 from knowledge.ports import PassageRow, SearchableStore, StoredDocument, Vectors, label_name
 from knowledge.retrieval.recent_searches import RecentSearches
+from knowledge.sources.common.closed_parts import describe_closed_parts
 from knowledge.sources.common.left_out import find_left_out, has_globs
 from knowledge.sources.standing import StandingRecord, StandingResult, get_file_version, get_record_folder, load_record
 from knowledge.stores.labels import may_be_closed
@@ -53,6 +54,7 @@ class ExpiryFilteringStore:
         }
         self._folders = {name: get_record_folder(data_dir, name) for name in self._standing_sources}
         self._clock = clock
+        self._closed_parts: dict[str, str] = {}
         self._records: dict[str, tuple[tuple[int, int], StandingRecord]] = {}
 
     async def manifest(self, source: str) -> Mapping[str, StoredDocument]:
@@ -74,8 +76,9 @@ class ExpiryFilteringStore:
         return {name for name in filled if name not in self._standing_sources or await self.manifest(name)}
 
     async def rows(self, source: str, paths: Collection[str]) -> Sequence[PassageRow]:
-        """Return the rows of these paths of a source, which the manifest has named."""
-        return await self._store.rows(source, paths)
+        """Return the rows of these paths of a source, which the manifest has named; none that may be closed by now."""
+        rows = await self._store.rows(source, paths)
+        return () if await self._find_closed([source]) else rows
 
     async def read_page(self, source: str, path: str) -> Sequence[Passage]:
         """Return the passages of a document in order; none of one that may not be shown, or whose results expire."""
@@ -119,8 +122,16 @@ class ExpiryFilteringStore:
         return {
             source
             for source, fingerprints in zip(sources, labels, strict=True)
-            if may_be_closed(source, fingerprints, self._audiences)
+            if may_be_closed(source, fingerprints, self._audiences, self._get_closed_parts(source))
         }
+
+    def _get_closed_parts(self, source: str) -> str:
+        """Return the hash of what others read of the place of a source, for fewer people."""
+        if source not in self._closed_parts:
+            is_known = source in self._sources
+            parts = describe_closed_parts(source, self._sources, self._audiences) if is_known else ""
+            self._closed_parts[source] = parts
+        return self._closed_parts[source]
 
     async def _find_left_out(self, source: str, paths: Collection[str]) -> Collection[str]:
         """Return those of a source's documents that its globs leave out, where they may be those of a closed one."""

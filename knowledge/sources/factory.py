@@ -25,6 +25,7 @@ from core.settings import (
 from core.settings.audience import Audiences
 from knowledge.parsing.parser import Parser
 from knowledge.ports import Source
+from knowledge.sources.common.closed_parts import find_closed_parts
 from knowledge.sources.faq import FaqFile
 from knowledge.sources.feed.source import Feed
 from knowledge.sources.files import FilesFolder
@@ -50,15 +51,16 @@ def open_source(
     learned of files to `files`, and to `<name>` in `data_dir/web` pages, in `forge` issues and releases, in `standing`
     results of standing queries. `sources` are all that are configured, for those that ask another one. `parser` reads
     the documents (None: threads, no limits), `journal` says where taught answers are (None: a file there), `audiences`
-    which ones a source may have (None: all).
+    which ones a source may have, and which files its pages may not show (None: all).
 
     Raises `SourceError` for globs or a branch name that cannot be used, and for what is asked live or asks no such.
     """
+    closed_parts = find_closed_parts(name, {**sources, name: settings}, audiences) if audiences else ()
     if isinstance(settings, FilesSource | FaqSource):
         return (
             FaqFile(name, settings, parser)
             if isinstance(settings, FaqSource)
-            else FilesFolder(name, settings, data_dir, parser)
+            else FilesFolder(name, settings, data_dir, parser, closed_parts)
         )
     if isinstance(settings, WebsiteSource | FeedSource):
         page_directory = data_dir.expanduser() / "web" / name
@@ -70,7 +72,7 @@ def open_source(
     if isinstance(settings, GithubSource | GitlabSource):
         return ForgeProject(name, settings, data_dir.expanduser() / "forge" / name, parser)
     if isinstance(settings, GitSource):
-        return GitRepository(name, settings, data_dir.expanduser() / "git", parser)
+        return GitRepository(name, settings, data_dir.expanduser() / "git", parser, closed_parts)
     if isinstance(settings, StandingSource):
         return StandingQueries(name, settings, sources.get(settings.of), data_dir)
     if isinstance(settings, OwnSource | LearnedSource):

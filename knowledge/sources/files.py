@@ -7,7 +7,7 @@ import errno
 import os
 import stat
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
@@ -24,6 +24,7 @@ from knowledge.formats.includes import KINDS as INCLUDING_KINDS, Expansion, Load
 from knowledge.formats.references import Names, find_references, get_outline_kind, read_outline
 from knowledge.parsing.parser import Parser, ThreadParser
 from knowledge.ports import Document, Listing
+from knowledge.sources.common.closed_parts import ClosedPart, make_closed_check
 from knowledge.sources.common.documents import (
     DOCUMENT_KINDS,
     DocumentBudget,
@@ -48,13 +49,21 @@ class FilesFolder:
     that have not changed since the last listing are not read, as far as `data_dir` has what that learned of them.
     """
 
-    def __init__(self, name: str, settings: FilesSource, data_dir: Path, parser: Parser | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        settings: FilesSource,
+        data_dir: Path,
+        parser: Parser | None = None,
+        closed_parts: Sequence[ClosedPart] = (),
+    ) -> None:
         self.name = name
         self._parser = parser or ThreadParser()
         self._facts_file = open_file_facts(name, settings, data_dir)
         self._settings = settings
         self._path = settings.path.expanduser()
-        self._path_filter = PathFilter(name, settings, self._find_own_folders(data_dir.expanduser().resolve()))
+        own_folders = self._find_own_folders(data_dir.expanduser().resolve())
+        self._path_filter = PathFilter(name, settings, own_folders, make_closed_check(name, closed_parts))
         self._names = Names({})
 
     async def listing(self) -> Listing:

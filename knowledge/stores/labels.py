@@ -14,6 +14,7 @@ from knowledge.stores.locked_store import LockedStore
 # Who may see a source, in the fingerprint of its settings.
 OPEN = "open"
 CLOSED = "closed"
+_PARTS = "parts:"
 
 
 async def write_label(store: Store | LockedStore, source: str, fingerprints: Collection[str]) -> None:
@@ -37,18 +38,40 @@ def read_readers(fingerprint: str) -> tuple[str, str]:
 def read_audiences(fingerprint: str) -> str:
     """Return who could see a closed source, as JSON; "" where a fingerprint does not say it.
 
-    >>> read_audiences('docs#1f2e closed [["owners"]] 77')
-    '[["owners"]]'
+    >>> read_audiences('docs#1f2e closed [["owners"]] 77'), read_audiences("docs#1f2e open parts:5c 77")
+    ('[["owners"]]', '')
     """
-    return fingerprint.rpartition(" ")[0].partition(" ")[2].partition(" ")[2]
+    text = fingerprint.rpartition(" ")[0].partition(" ")[2].partition(" ")[2].partition(" ")[0]
+    return "" if text.startswith(_PARTS) else text
 
 
-def may_be_closed(name: str, fingerprints: Collection[str], audiences: Audiences) -> bool:
+def read_closed_parts(fingerprint: str) -> str:
+    """Return the hash of what others read for fewer people of the place of a source; "" for nothing.
+
+    >>> read_closed_parts('docs#1f2e closed [["owners"]] parts:5c 77'), read_closed_parts("docs#1f2e open 77")
+    ('5c', '')
+    """
+    last_word = fingerprint.rpartition(" ")[0].rpartition(" ")[2]
+    return last_word.removeprefix(_PARTS) if last_word.startswith(_PARTS) else ""
+
+
+def write_closed_parts(parts: str) -> str:
+    """Return a hash as it stands in a fingerprint.
+
+    >>> write_closed_parts("5c"), write_closed_parts("")
+    ('parts:5c', '')
+    """
+    return parts and f"{_PARTS}{parts}"
+
+
+def may_be_closed(name: str, fingerprints: Collection[str], audiences: Audiences, closed_parts: str) -> bool:
     """Return whether what a source stores may be of a source that had its name, and that not everybody may see.
 
     One that was open may be closed under another name now, or lie within one that is. Taught answers may have been
-    chosen for other readers.
+    chosen for other readers. What others read of its place for fewer people (`closed_parts`) may have been in it.
     """
+    if closed_parts and any(read_closed_parts(fingerprint) != closed_parts for fingerprint in fingerprints):
+        return True
     if name in audiences.learned:
         chosen_for = (audiences.get_label(name), audiences.fingerprint or OPEN)
         return any(read_readers(fingerprint) != chosen_for for fingerprint in fingerprints)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
@@ -185,11 +185,19 @@ class PathGlobs:
 class PathFilter:
     """The globs of one source, ready to judge paths; folders that are `left_out` are never entered.
 
-    Raises `SourceError` for a glob that git would not understand.
+    What `is_closed` names is for fewer people than the source: its pages show it only where it is a document of its
+    own. Raises `SourceError` for a glob that git would not understand.
     """
 
-    def __init__(self, name: str, settings: DocumentSource, left_out: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        name: str,
+        settings: DocumentSource,
+        left_out: Collection[str] = (),
+        is_closed: Callable[[str], bool] = lambda _path: False,
+    ) -> None:
         self._left_out = left_out
+        self._is_closed = is_closed
         self._globs = PathGlobs(name, settings.include, settings.exclude)
         self._has_negation = any(pattern.startswith("!") for pattern in settings.exclude)
         uses_defaults = not settings.include
@@ -221,10 +229,12 @@ class PathFilter:
         """Return whether a page may show the file at a path: one that is not kept out, which need be no document."""
         parts = path.split("/")
         folders = ("/".join(parts[:depth]) for depth in range(1, len(parts)))
-        is_closed = any(part.startswith(".") and part != EDITOR_CONFIG for part in parts) or not all(
+        is_hidden = any(part.startswith(".") and part != EDITOR_CONFIG for part in parts) or not all(
             map(self.should_enter, folders)
         )
-        return not (is_closed or self._globs.excludes(path) or self._generated.match_file(path))
+        if is_hidden or self._globs.excludes(path) or self._generated.match_file(path):
+            return False
+        return self._globs.matches(path) or not self._is_closed(path)
 
     def skip_reason(self, path: str, size: int) -> str:
         """Return why a path that the globs let in is still skipped, or an empty string. `size` is in bytes."""

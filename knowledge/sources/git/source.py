@@ -18,6 +18,7 @@ from knowledge.formats.includes import Expansion
 from knowledge.formats.references import Names, find_references, get_outline_kind
 from knowledge.parsing.parser import Parser, ThreadParser
 from knowledge.ports import Document, Listing
+from knowledge.sources.common.closed_parts import ClosedPart, make_closed_check
 from knowledge.sources.common.documents import (
     DOCUMENT_KINDS,
     DocumentBudget,
@@ -150,12 +151,19 @@ class GitRepository:
     file that an earlier branch holds unchanged is not listed again.
     """
 
-    def __init__(self, name: str, settings: GitSource, folder: Path, parser: Parser | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        settings: GitSource,
+        folder: Path,
+        parser: Parser | None = None,
+        closed_parts: Sequence[ClosedPart] = (),
+    ) -> None:
         self.name = name
         self._parser = parser or ThreadParser()
         self._settings = settings
         self._branches = settings.branches or (settings.branch,)
-        self._path_filter = PathFilter(name, settings)
+        self._path_filter = PathFilter(name, settings, is_closed=make_closed_check(name, closed_parts))
         self._display_url = redact_credentials(settings.url)
         self._page_cache = PageCache(name, folder)
         # Of the last listing: its revision, and the blobs of all files, also of those that it leaves out.

@@ -5,22 +5,17 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from core.errors import SourceError
-from core.settings import Settings
-from core.settings.audience import Audiences
 from core.storage.engine import Database
-from core.storage.refresh_state import RefreshStateRepository
-from knowledge.ingestion.refresh import RefreshContext, purge_removed_sources, refresh_source
 from knowledge.ports import Store
 from knowledge.sources.kept import find_kept_names, read_kept_label
 from tests.support.feeds import rss
 from tests.support.knowledge import WordEmbedder
+from tests.support.machines import Machine
 from tests.support.peers.forge import PROJECT, REPOSITORY, TOKEN, ForgePeer, Ticket
 from tests.support.peers.web import Page, WebPeer
 
@@ -30,31 +25,6 @@ PRIVATE = {"allow_private": ["127.0.0.1"]}
 CLOSED = {"audience": ["owners"]}
 # A port on which nobody listens.
 NOWHERE = "http://127.0.0.1:9/"
-
-
-class Machine:
-    """One daemon's refreshes of the source `docs`; several may share the store and the journal."""
-
-    def __init__(self, folder: Path, store: Store, database: Database, embedder: WordEmbedder) -> None:
-        self.folder = folder
-        self._store = store
-        self._states = RefreshStateRepository(database)
-        self._embedder = embedder
-
-    async def read(self, source: dict[str, Any], **others: dict[str, Any]) -> str:
-        """Refresh the source as it is configured now, and return all that is told of it."""
-        settings = Settings.model_validate({"data_dir": str(self.folder), "sources": {"docs": source, **others}})
-        audiences = Audiences.from_settings(settings)
-        context = RefreshContext(
-            settings.sources, self._store, self._embedder, self.folder, 200, self._states, audiences=audiences
-        )
-        with suppress(SourceError):
-            await refresh_source(context, "docs")
-        return " ".join(passage.text for passage in await self._store.search("quokka", None, ["docs"], 9))
-
-    async def remove(self) -> None:
-        """Start without the source."""
-        await purge_removed_sources(self._store, self.folder, [], self._states)
 
 
 @pytest.fixture

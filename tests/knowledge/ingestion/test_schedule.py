@@ -129,7 +129,7 @@ def test_a_source_is_due_in_another_store_which_may_hold_old_passages(tmp_path: 
         audiences = Audiences.from_settings(settings)
         store = settings.knowledge.store
         fingerprint = index_fingerprint(
-            "docs", settings.sources["docs"], settings.knowledge.chunking.tokens, audiences, store.place
+            "docs", settings.sources, settings.knowledge.chunking.tokens, audiences, store.place
         )
         states = {"docs": RefreshState(last_try=NOW, last_success=NOW, fingerprint=fingerprint)}
         next_runs = [source_states(each, states)[0].next_run for each in configurations]
