@@ -17,6 +17,7 @@
     │       └── CommentSuppressed  a reply was suppressed before it was posted
     ├── AnswerStopped            somebody stopped the answer while it was being made
     ├── SourceError              a source cannot be read; its old knowledge stays for now     (exit 1)
+    │   └── MadePrivate          it was public and is not any more: its old knowledge goes
     └── StoreError               the passage store or the journal cannot be used              (exit 1)
         ├── StoreUnreachable     its server does not answer: it may later; a ServiceError, too (exit 69)
         ├── JournalError         the journal cannot be read or written now
@@ -156,6 +157,13 @@ class SourceError(KimasError):
     def __init__(self, message: str = "", *, is_refused: bool = False) -> None:
         super().__init__(message)
         self.is_refused = is_refused
+
+
+class MadePrivate(SourceError):
+    """What a source reads was public and is private now: it is told no more, although our token still reads it."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(message, is_refused=True)
 
 
 def is_refusal(error: BaseException | None) -> bool:

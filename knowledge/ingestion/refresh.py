@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core.errors import EmbeddingError, KimasError, SourceError, StoreError, StoreLocked, is_refusal
+from core.errors import EmbeddingError, KimasError, MadePrivate, SourceError, StoreError, StoreLocked, is_refusal
 from core.formatting import strip_source_prefix
 from core.observability.logs import get_logger
 from core.runtime.locks import source_lock
@@ -151,7 +151,10 @@ async def refresh_source(
                 await context.refresh_states.mark_aborted(name)
             raise
         except Exception as error:
-            note = await _note_refusal(context, name) if is_refusal(error) else ""
+            if isinstance(error, MadePrivate):
+                note = await _forget(context, name)
+            else:
+                note = await _note_refusal(context, name) if is_refusal(error) else ""
             reason = strip_source_prefix(name, str(error)) or type(error).__name__
             await _record_failure(context, name, f"{reason}{note}")
             raise
@@ -407,12 +410,17 @@ async def _note_refusal(context: RefreshContext, name: str) -> str:
     if not is_too_long:
         _log.warning("source.refused", source=name, since=started, forgotten_on=ends)
         return f". It is refused since {started}: unless that ends, what is known of it is forgotten on {ends}"
+    return f". It is refused since {started}{await _forget(context, name)}"
+
+
+async def _forget(context: RefreshContext, name: str) -> str:
+    """Forget what is known of a source, and return words that say so. Hold its lock. Raises `StoreError`."""
     # What it keeps for the next refresh would be stored again.
     await asyncio.to_thread(delete_source_state, context.data_dir, name)
     deleted_count = await _delete_documents(LockedStore(context.store, context.data_dir), name)
     if deleted_count:
-        _log.warning("source.forgotten", source=name, deleted=deleted_count, refused_since=started)
-    return f". It is refused since {started}: what was known of it is forgotten"
+        _log.warning("source.forgotten", source=name, deleted=deleted_count)
+    return ": what was known of it is forgotten"
 
 
 async def _record_failure(context: RefreshContext, name: str, error: str, *, changed: bool = False) -> None:

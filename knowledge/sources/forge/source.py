@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from core.errors import SourceError, is_refusal
+from core.errors import MadePrivate, SourceError, is_refusal
 from core.settings import GithubSource, GitlabSource
 from core.settings.base import EVERYONE
 from core.types.messages import OWN_COMMENT_MARKER
@@ -178,7 +178,7 @@ class ForgeProject:
         """Ask for what changed, and list all that is known.
 
         Every `full_days` all is listed anew. When the service fails or its rate limit is reached, what was read so far
-        is kept and listed, and `stale` says why. Raises `SourceError` when nothing is known at all.
+        is kept and listed, and `stale` says why. Raises `SourceError` when nothing is known at all, and `MadePrivate`.
         """
         sync_state = await asyncio.to_thread(self._store.load, self._scope())
         run = _SyncRun(sync_state)
@@ -244,6 +244,8 @@ class ForgeProject:
         self._begin_full_sync_if_due(sync_state)
         try:
             await self._sync_kinds(run)
+        except MadePrivate:
+            raise
         except SourceError as error:
             run.note_error(error, self._settings.take)
         except RateLimited as error:
@@ -277,7 +279,7 @@ class ForgeProject:
                     run.note_error(error, [kind])
 
     async def _require_public(self, client: ForgeClient) -> None:
-        """Raise `SourceError` for a project that was public and is private now, where everybody may see this source.
+        """Raise `MadePrivate` for a project that was public and is private now, where everybody may see this source.
 
         A token of a member still reads it then; without one the service refuses us by itself. The mark that it was
         public outlives what is known of the project.
@@ -293,7 +295,7 @@ class ForgeProject:
         was_public = await asyncio.to_thread(self._public_mark.was_public, is_public=is_private is False)
         if is_private and was_public:
             reason = f"{self.display_name} is private now: give this source the audience of those who may see it"
-            raise SourceError(reason, is_refused=True)
+            raise MadePrivate(f"source {self.name}: {reason}")
 
     def _begin_full_sync_if_due(self, sync_state: SyncState) -> None:
         """Start a full round when it is time for one and the last has come to its end."""

@@ -14,13 +14,13 @@ import shutil
 import tempfile
 import time
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote
 
-from core.errors import SourceError
+from core.errors import MadePrivate, SourceError
 from core.observability.logs import get_logger
 from core.runtime.locks import file_lock
 from core.settings import GitSource
@@ -144,9 +144,10 @@ class GitClone:
             raise SourceError(f"source {self.name}: {self.directory} cannot be written: {error.strerror}") from error
 
     async def _require_public(self) -> None:
-        """Raise `SourceError` for a repository that was public and is private now, where everybody may see this source.
+        """Raise `MadePrivate` for a repository that was public and is private now, where everybody may see this source.
 
-        Our token is let in all the same, so it is asked for without it.
+        Our token is let in all the same, so it is asked for without it. Where that is refused as well, it may be an
+        outage.
         """
         if self._public_mark is None:
             return
@@ -159,8 +160,10 @@ class GitClone:
             is_refused = error.is_refused
         was_public = await asyncio.to_thread(self._public_mark.was_public, is_public=is_public)
         if is_refused and was_public:
-            advice = "give this source the audience of those who may see it"
-            raise SourceError(f"source {self.name}: {self._display_url} is private now: {advice}.", is_refused=True)
+            with suppress(GitError):
+                await Git(self.directory, self._timeout, self._access).run("ls-remote", "--", self._url, "HEAD")
+                advice = "give this source the audience of those who may see it"
+                raise MadePrivate(f"source {self.name}: {self._display_url} is private now: {advice}.")
 
     async def _update(self, state: CloneState) -> tuple[str, bool]:
         """Fetch unless that has just been done. Return why an older state has to do, or "", and whether it is refused.

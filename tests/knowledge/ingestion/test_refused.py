@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -269,3 +270,37 @@ async def test_a_service_that_lets_us_in_again_has_a_new_week(
         await keeper.refresh()
         await keeper.refresh(days=2)
         assert await keeper.find()
+
+
+@pytest.mark.parametrize("kind", ["github", "gitlab", "git"])
+async def test_what_is_made_private_below_our_token_is_told_no_more(
+    kind: str, store: Store, embedder: WordEmbedder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SERVICE_TOKEN", FORGE_TOKEN if kind != "git" else TOKEN)
+    async with AsyncExitStack() as stack:
+        if kind == "git":
+            folder = tmp_path / "served/r.git"
+            folder.mkdir(parents=True)
+            git(folder, "init", "-q", "-b", "main")
+            commit(folder, {"README.md": WORDS})
+            server = stack.enter_context(GitServer(folder.parent, "", "git").running())
+            settings = parse({"kind": "git", "url": server.url("r.git"), "token": {"env": "SERVICE_TOKEN"}})
+            make_private = partial(setattr, server, "token", TOKEN)
+        else:
+            forge = ForgePeer()
+            await stack.enter_async_context(forge)
+            forge.tickets = {1: Ticket(1, "Night", WORDS)}
+            place = {"repository": REPOSITORY} if kind == "github" else {"project": PROJECT}
+            url = forge.url("/api/v3" if kind == "github" else "/api/v4")
+            fields = {"kind": kind, **place, "api_url": url, "allow_private": ["127.0.0.1"], "take": ["issues"]}
+            settings = parse({**fields, "token": {"env": "SERVICE_TOKEN"}})
+            make_private = partial(setattr, forge, "is_private", True)
+        keeper = Keeper(settings, store, embedder, tmp_path)
+        await keeper.refresh()
+        assert await store.manifest("docs")
+        make_private()
+        state = await keeper.refresh()
+        assert not await store.manifest("docs")
+        assert "is private now" in state.error
+        assert "what was known of it is forgotten" in state.error
+        assert state.documents == 0

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 from pydantic import TypeAdapter
 
-from core.errors import SourceError
+from core.errors import MadePrivate, SourceError
 from core.settings import GithubSource, GitlabSource, GitSource, OwnSource, SourceSettings, WebsiteSource
 from knowledge.connectors.channels import PRIVATE
 from knowledge.ingestion.sync import SyncOptions, SyncReport, refresh
@@ -221,8 +221,8 @@ async def test_issues_of_gitlab_that_are_for_members_in_a_public_project(
         assert not (await reader.refresh(source)).stale
         forge.levels["issues"] = "private"
         forge.tickets[2] = Ticket(2, "Secret", f"{WORDS} numbat")
-        report = await reader.refresh(source)
-        assert "is private now: give this source the audience" in report.stale
+        with pytest.raises(MadePrivate, match="is private now: give this source the audience"):
+            await reader.refresh(source)
         assert await reader.find() == {"issues/1"}, "nothing new is read"
 
 
@@ -270,11 +270,10 @@ async def test_a_project_that_is_made_private_below_our_token(
         await reader.refresh(make_source())
         forge.is_private = True
         forge.tickets[2] = Ticket(2, "Secret", f"{WORDS} numbat")
-        report = await reader.refresh(make_source())
-        assert "is private now: give this source the audience" in report.stale
-        assert report.is_refused
+        with pytest.raises(MadePrivate, match="is private now: give this source the audience"):
+            await reader.refresh(make_source())
         assert await reader.find() == {"issues/1"}, "nothing new is read"
-        # As after a week: what is known goes, and that it was public is known all the same.
+        # What is known goes, and that it was public is known all the same.
         delete_source_state(tmp_path / "data", "docs")
         with pytest.raises(SourceError, match="is private now"):
             await reader.refresh(make_source())
@@ -384,11 +383,10 @@ async def test_a_repository_that_is_made_private_below_our_token(
         server.token = TOKEN
         commit(repository, {"secret.md": WORDS})
         for _ in range(2):
-            with pytest.raises(SourceError, match="is private now: give this source the audience") as caught:
+            with pytest.raises(MadePrivate, match="is private now: give this source the audience"):
                 await reader.refresh(source)
-            assert caught.value.is_refused
             assert await reader.find() == {"README.md"}, "nothing new is read"
-            # As after a week: what is known goes, and that it was public is known all the same.
+            # What is known goes, and that it was public is known all the same.
             delete_source_state(tmp_path / "data", "docs")
         await reader.refresh(GitSource.model_validate({**fields, "audience": ["owners"]}))
         assert await reader.find() == {"README.md", "secret.md"}
