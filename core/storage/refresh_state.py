@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import Row as ResultRow, case, delete, insert, null, select, update
+from sqlalchemy.exc import IntegrityError
 
 from core.runtime.tasks import uncancellable
 from core.storage.engine import Repository
-from core.storage.tables import refreshes
+from core.storage.overrides import DEPLOYMENT_SCOPE
+from core.storage.tables import overrides, refreshes
+
+PUBLIC_PREFIX = "public "
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +117,24 @@ class RefreshStateRepository(Repository):
         """Record that nothing of these sources is stored any more, so that they are due."""
         for source in sources:
             await self._upsert(source, fingerprint="", passages=0, documents=0)
+
+    async def list_public_marks(self) -> frozenset[str]:
+        """Return the marks of what any machine has found public once."""
+        names = select(overrides.c.name).where(
+            overrides.c.scope == DEPLOYMENT_SCOPE, overrides.c.name.startswith(PUBLIC_PREFIX, autoescape=True)
+        )
+        return frozenset(row.name.removeprefix(PUBLIC_PREFIX) for row in await self._database.fetch_all(names))
+
+    @uncancellable
+    async def add_public_marks(self, marks: Collection[str]) -> None:
+        """Record that something was public once: whoever makes it private later closes it for all machines."""
+        for mark in marks:
+            values = {"scope": DEPLOYMENT_SCOPE, "name": f"{PUBLIC_PREFIX}{mark}", "value": ""}
+            # Another machine may record the same at this moment.
+            async with self._database.transaction() as connection:
+                with suppress(IntegrityError):
+                    async with connection.begin_nested():
+                        await connection.execute(insert(overrides).values(values))
 
     async def delete_state(self, source: str) -> None:
         """Remove the state of a source, as if it had never been refreshed, requested or paused."""

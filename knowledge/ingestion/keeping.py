@@ -17,6 +17,7 @@ from core.settings import SourceSettings
 from core.settings.audience import Audiences
 from knowledge.ingestion.schedule import is_opened_otherwise
 from knowledge.ports import Listing
+from knowledge.sources.common.state_files import add_public_marks, list_public_marks
 from knowledge.sources.kept import (
     KeptLabel,
     delete_source_state,
@@ -63,6 +64,18 @@ class KeptTexts:
             former = ()
         success = kept.success if kept and former else ""
         await self._label(KeptLabel(tuple({*former, self.fingerprint}), success))
+
+    async def share_public_marks(self) -> None:
+        """Let this machine know what others have found public once, and them what this one has. Raises `SourceError`.
+
+        Below a token nobody else would notice that it is private now.
+        """
+        if self.refresh_states is None or not keeps_state(self.settings):
+            return
+        own = await asyncio.to_thread(list_public_marks, self.data_dir)
+        known = await self.refresh_states.list_public_marks()
+        await self.refresh_states.add_public_marks(own - known)
+        await asyncio.to_thread(add_public_marks, self.data_dir, known - own)
 
     async def note_success(self) -> None:
         """Record that all of it was read under today's settings, and is as new as the journal knows the source."""

@@ -139,8 +139,9 @@ async def refresh_source(
             await _label_passages(context, name)
             if context.refresh_states:
                 await context.refresh_states.mark_started(name, context.fingerprint(name))
-            source = _ConcurrencyLimited(context.open_source(name), read_slots, context.get_kept(name))
-            async with source:
+            kept = context.get_kept(name)
+            await kept.share_public_marks()
+            async with _ConcurrencyLimited(context.open_source(name), read_slots, kept) as source:
                 options = await _make_options(context, name, on_progress, on_changed)
                 store = LockedStore(context.store, context.data_dir)
                 report = await refresh(source, store, options)
@@ -159,8 +160,9 @@ async def refresh_source(
             await _record_failure(context, name, f"{reason}{note}")
             raise
         await _record_success(context, report)
+        await kept.share_public_marks()
         if not report.stale:
-            await context.get_kept(name).note_success()
+            await kept.note_success()
     return report
 
 

@@ -5,7 +5,9 @@ Everything here blocks: call it in a worker thread.
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,9 @@ from core.errors import SourceError
 
 # The folders in `data_dir` that hold what sources have read, each below the source's name.
 TEXT_FOLDERS = ("web", "forge", "own", "standing")
+# That of what was public once.
+PUBLIC_FOLDER = "public"
+_MARK = re.compile("[0-9a-f]{32}")
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -86,19 +91,37 @@ class TextStore:
 class PublicMark:
     """Records that what a source reads was public once: who reads it with a token does not see when that ends.
 
-    It outlives what is known of the source. `identity` names what is read.
+    It outlives what is known of the source, and its name: `identity` names what is read. `former_file` is where earlier
+    versions recorded it, by the name of the source.
     """
 
-    def __init__(self, file: Path, identity: str) -> None:
-        self._file = file
+    def __init__(self, data_dir: Path, identity: str, former_file: Path) -> None:
+        # However its address is written.
+        place = identity.casefold().rstrip("/").removesuffix(".git")
+        self._file = data_dir / PUBLIC_FOLDER / hashlib.sha256(place.encode()).hexdigest()[:32]
+        self._former_file = former_file
         self._identity = identity
 
     def was_public(self, *, is_public: bool) -> bool:
         """Return whether it was public before, and record that it `is_public` now. Blocking. Raises `SourceError`."""
-        try:
-            was_public = bool(read_json(self._file) == self._identity)
-        except (OSError, ValueError):
-            was_public = False
-        if is_public and not was_public:
-            write_json(self._file, self._identity)
+        was_public = self._file.exists() or self._was_recorded()
+        if (is_public or was_public) and not self._file.exists():
+            write_json(self._file, True)
         return was_public
+
+    def _was_recorded(self) -> bool:
+        try:
+            return bool(read_json(self._former_file) == self._identity)
+        except (OSError, ValueError):
+            return False
+
+
+def list_public_marks(data_dir: Path) -> frozenset[str]:
+    """Return the marks of all that was public once, for other machines. Blocking."""
+    return frozenset(file.name for file in (data_dir / PUBLIC_FOLDER).glob("*") if _MARK.fullmatch(file.name))
+
+
+def add_public_marks(data_dir: Path, marks: Collection[str]) -> None:
+    """Record marks of other machines. Blocking. Raises `SourceError`."""
+    for mark in filter(_MARK.fullmatch, marks):
+        write_json(data_dir / PUBLIC_FOLDER / mark, True)

@@ -167,7 +167,8 @@ class ForgeProject:
         self._store = ItemStateStore(name, directory)
         self._project = settings.repository if isinstance(settings, GithubSource) else settings.project
         identity = f"{settings.kind} {settings.api_url} {self._project}"
-        self._public_mark = PublicMark(directory.with_name(f"{name}.public"), identity)
+        data_dir = directory.parent.parent
+        self._public_mark = PublicMark(data_dir, identity, directory.with_name(f"{name}.public"))
 
     @property
     def display_name(self) -> str:

@@ -71,7 +71,8 @@ class GitClone:
         # Which of the branches the remote has no more.
         self._missing_reason = ""
         is_told_to_all = settings.token is not None and EVERYONE in settings.audience
-        self._public_mark = PublicMark(folder / f"{name}.public", settings.url) if is_told_to_all else None
+        former_file = folder / f"{name}.public"
+        self._public_mark = PublicMark(folder.parent, settings.url, former_file) if is_told_to_all else None
 
     async def refresh(self) -> BranchCommits:
         """Bring the clone up to date, where no other source has just done it.

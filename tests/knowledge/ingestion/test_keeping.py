@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,12 @@ import pytest
 from core.storage.engine import Database
 from knowledge.ports import Store
 from knowledge.sources.kept import find_kept_names, read_kept_label
+from tests.support.deployment import commit, make_repository
 from tests.support.feeds import rss
 from tests.support.knowledge import WordEmbedder
 from tests.support.machines import Machine
 from tests.support.peers.forge import PROJECT, REPOSITORY, TOKEN, ForgePeer, Ticket
+from tests.support.peers.git_server import GitServer
 from tests.support.peers.web import Page, WebPeer
 
 SECRET = "The quokka moves to the new house in May."
@@ -145,3 +148,32 @@ async def test_an_outage_of_a_machines_own_source_keeps_all(machine: Machine) ->
         # More people see less of it than before: what it held was for others.
         assert OPEN_TEXT in await machine.read({**feed, **CLOSED})
         assert OPEN_TEXT not in await machine.read({**feed, "max_entries": 9})
+
+
+@pytest.mark.parametrize("kind", ["github", "git"])
+async def test_what_was_public_is_known_to_all_machines_and_under_all_names(
+    machine: Machine, other_machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setenv("FORGE_TOKEN", TOKEN)
+    forge = ForgePeer()
+    async with AsyncExitStack() as stack:
+        if kind == "github":
+            await stack.enter_async_context(forge)
+            forge.tickets[1] = Ticket(1, "Move", OPEN_TEXT)
+            fields = {"kind": "github", "repository": REPOSITORY, "api_url": forge.url("/api/v3"), **PRIVATE}
+        else:
+            make_repository(tmp_path / "served" / "r.git", {"README.md": OPEN_TEXT})
+            server = stack.enter_context(GitServer(tmp_path / "served", "", "git").running())
+            fields = {"kind": "git", "url": server.url("r.git")}
+        fields["token"] = {"env": "FORGE_TOKEN"}
+        assert OPEN_TEXT in await machine.read(fields)
+        if kind == "github":
+            forge.is_private = True
+            forge.tickets[1] = Ticket(1, "Move", SECRET, age=0)
+        else:
+            server.token = TOKEN
+            commit(tmp_path / "served" / "r.git", {"README.md": SECRET})
+        assert SECRET not in await other_machine.read(fields)
+        await machine.remove()
+        assert SECRET not in await machine.read(fields)
+        assert SECRET in await machine.read({**fields, **CLOSED})
