@@ -25,6 +25,8 @@ _log = get_logger(__name__)
 
 # How much is asked for at once, and where strangers wrote so much that a page, or a small one, is too large.
 PER_PAGE = 100
+# There is no such thing any more, or not for us.
+GONE_STATUSES = frozenset({404, 410})
 PER_SMALL_PAGE = 10
 PER_SMALLEST_PAGE = 1
 MAX_PAGES = 300
@@ -110,6 +112,16 @@ class ForgeApi:
         self._rate_limited_until = 0.0
         self._refusal_count = 0
 
+    async def find(self, path: str) -> Mapping[str, Any] | None:
+        """Return what is at a path; None where nothing is, or not for us. Raises `SourceError` and `RateLimited`."""
+        try:
+            values = await self.get(path)
+        except StatusError as error:
+            if error.status in GONE_STATUSES:
+                return None
+            raise
+        return values if isinstance(values, Mapping) else {}
+
     async def get(self, path: str, params: Mapping[str, str] | None = None) -> Any:
         """Return what is at a path. Raises `SourceError` and `RateLimited`."""
         response = await self._send(Request(self._build_url(path, params or {})))
@@ -126,7 +138,12 @@ class ForgeApi:
         return result
 
     async def pages(
-        self, path: str, params: Mapping[str, str], *, conditional: bool = False, skips_large: bool = False
+        self,
+        path: str,
+        params: Mapping[str, str | Sequence[str]],
+        *,
+        conditional: bool = False,
+        skips_large: bool = False,
     ) -> AsyncIterator[Any]:
         """Yield the objects of a list, page by page; nothing when `conditional` and the first page is as it was.
 
@@ -215,8 +232,8 @@ class ForgeApi:
             raise StatusError(text, response.status, _read_reason(response))
         return response
 
-    def _build_url(self, path: str, params: Mapping[str, str]) -> str:
-        return f"{self._base}{path}" + (f"?{urlencode(params)}" if params else "")
+    def _build_url(self, path: str, params: Mapping[str, str | Sequence[str]]) -> str:
+        return f"{self._base}{path}" + (f"?{urlencode(params, doseq=True)}" if params else "")
 
     def _to_own_host_url(self, url: str) -> str:
         """Return the address of a next page, on the configured host whatever it says: the token goes nowhere else."""
@@ -314,6 +331,12 @@ class ForgeClient(Protocol):
 
     async def comments(self, item: Item) -> Sequence[Comment]:
         """Ask for the comments of an item. Raises `SourceError` and `RateLimited`."""
+        ...
+
+    async def find_gone(self, paths: Sequence[str]) -> tuple[Collection[str], Collection[str]]:
+        """Ask for issues by their paths, the first ones first: return which of them are not there any more, or not for
+        everybody in the project, and about which few requests have told. Raises `SourceError` and `RateLimited`.
+        """
         ...
 
     async def probe(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +26,8 @@ DISCUSSION_KEYS = ServiceKeys(created="createdAt", updated="updatedAt", url=("ur
 RELEASE_KEYS = ServiceKeys(created="published_at", updated="published_at")
 DISCUSSIONS_PER_PAGE = 20
 MAX_DISCUSSION_PAGES = 500
+# Of those that did not change, so many are asked for by each refresh.
+MAX_CHECKED_ISSUES = 20
 DISCUSSIONS_QUERY = """
 query($owner: String!, $name: String!, $after: String, $items: Int!, $comments: Int!) {
   repository(owner: $owner, name: $name) {
@@ -70,6 +72,13 @@ class Github:
         path = f"{self._repository}/{item.path}/comments"
         data = await self._api.get(path, {"per_page": str(self._settings.max_comments)})
         return [to_comment(comment, ISSUE_KEYS) for comment in as_mappings(data)[: self._settings.max_comments]]
+
+    async def find_gone(self, paths: Sequence[str]) -> tuple[Collection[str], Collection[str]]:
+        """Ask for the first issues one by one, as `ForgeClient` says. Without a token each of few requests counts."""
+        checked = paths[:MAX_CHECKED_ISSUES] if self._settings.token else ()
+        # One that was moved leads to a number in another repository.
+        issues = {path: await self._api.find(f"{self._repository}/{path}") for path in checked}
+        return [path for path, issue in issues.items() if path != f"issues/{get_int(issue or {}, 'number')}"], checked
 
     async def probe(self) -> str:
         """Return the repository's name, which is another after it was renamed."""

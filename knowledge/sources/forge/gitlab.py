@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
 from core.settings import GitlabSource
 from knowledge.sources.forge.api import (
+    PER_PAGE,
     ForgeApi,
     ServiceKeys,
     format_iso8601,
@@ -23,6 +24,9 @@ from knowledge.web.values import as_mappings, dig, get_int, to_line, to_text
 ISSUE_KEYS = ServiceKeys("description", ("author", "username"), url=("web_url",))
 RELEASE_KEYS = ServiceKeys("description", ("author", "username"), "released_at", "released_at", ("_links", "self"))
 COMMENT_KEYS = ServiceKeys(author=("author", "username"))
+# Of those that did not change, so many are asked for by each refresh, and so many of what a list lacks one by one.
+MAX_CHECKED_ISSUES = 1000
+MAX_DOUBTFUL_ISSUES = 20
 STATES = {"open": "opened", "closed": "closed", "all": "all"}
 
 
@@ -60,6 +64,24 @@ class Gitlab:
         flags = ("system", "internal", "confidential")
         visible_notes = (note for note in notes[:limit] if not any(note.get(flag) is True for flag in flags))
         return [to_comment(note, COMMENT_KEYS) for note in visible_notes]
+
+    async def find_gone(self, paths: Sequence[str]) -> tuple[Collection[str], Collection[str]]:
+        """Ask for the first issues by a list of their numbers, as `ForgeClient` says.
+
+        What that lacks is asked for once more, one by one: a list may be cut.
+        """
+        checked = set(paths[:MAX_CHECKED_ISSUES])
+        listed = set[str]()
+        for start in range(0, len(checked), PER_PAGE):
+            numbers = [path.removeprefix("issues/") for path in paths[start : start + PER_PAGE]]
+            params = {"scope": "all", "state": "all", "iids[]": numbers}
+            async for data in self._api.pages(f"{self._project}/issues", params):
+                listed |= set() if dig(data, "confidential") is True else {f"issues/{get_int(data, 'iid')}"}
+        missing = [path for path in paths if path in checked - listed]
+        doubtful = missing[:MAX_DOUBTFUL_ISSUES]
+        issues = {path: await self._api.find(f"{self._project}/{path}") for path in doubtful}
+        gone = [path for path, issue in issues.items() if issue is None or issue.get("confidential") is True]
+        return gone, checked - set(missing[MAX_DOUBTFUL_ISSUES:])
 
     async def probe(self) -> str:
         """Return the project's name, which is another after it was renamed."""

@@ -36,6 +36,9 @@ OVERLAP_S = 60.0
 # Comments fetched between two writes of the record, so that an interrupted first round is not lost.
 SAVE_INTERVAL = 50
 
+# An issue that was not listed for so long is asked for again: without a change it may have been hidden.
+CHECK_AFTER_S = 1800.0
+
 # Items that may fail each on its own before the service is held to have failed.
 MAX_FAILURES = 3
 
@@ -47,7 +50,8 @@ MAX_INLINE_CHARS = 4_000
 class ItemState:
     """An item as it was last read; its text is in a file of its own, named by `fingerprint`.
 
-    `updated` is when it changed and `read` when its comments were asked for, both in seconds since 1970.
+    `updated` is when it changed, `read` when its comments were asked for, and `seen` when the service listed it last,
+    all in seconds since 1970.
     """
 
     fingerprint: str
@@ -56,6 +60,7 @@ class ItemState:
     stamp: str
     updated: float
     read: float
+    seen: float = 0.0
 
 
 @dataclass(slots=True)
@@ -274,6 +279,8 @@ class ForgeProject:
                 try:
                     api.received_etags.clear()
                     await self._sync_kind(kind, run, client)
+                    if kind == "issues":
+                        await self._drop_hidden(run, client)
                     sync_state.tags[kind] = {address: etag for address, etag in api.received_etags.items() if etag}
                     run.read_kinds.append(kind)
                 except SourceError as error:
@@ -350,6 +357,18 @@ class ForgeProject:
         # A date in the future would hide what changes until then.
         sync_state.cursors[kind] = min(cursor, time.time())
 
+    async def _drop_hidden(self, run: _SyncRun, client: ForgeClient) -> None:
+        """Forget issues that are not there any more, or not for us: what is not listed is no change that is listed."""
+        items = run.sync_state.items
+        now = time.time()
+        unseen = [path for path in items if path.startswith("issues/") and now - items[path].seen >= CHECK_AFTER_S]
+        gone, checked = await client.find_gone(sorted(unseen, key=lambda path: items[path].seen))
+        items.update({path: replace(items[path], seen=now) for path in checked})
+        for path in gone:
+            run.skipped["gone"] += 1
+            run.left_out.add(path)
+            del items[path]
+
     def _matches_filters(self, item: Item) -> bool:
         settings = self._settings
         if item.path.startswith("releases/"):
@@ -372,13 +391,15 @@ class ForgeProject:
                 and previous_state.stamp == item.stamp
                 and previous_state.read >= sync_state.full_round_at
             ):
+                sync_state.items[item.path] = replace(previous_state, seen=time.time())
                 return
             comments = await client.comments(item)
         text = await self._to_markdown(item, comments)
         fingerprint = hashlib.sha256(f"{item.title}\n{item.url}\n{text}".encode()).hexdigest()
         if previous_state is None or previous_state.fingerprint != fingerprint:
             await asyncio.to_thread(self._store.save_text, fingerprint, text)
-        item_state = ItemState(fingerprint, item.title, item.url, item.stamp, item.updated_at, time.time())
+        now = time.time()
+        item_state = ItemState(fingerprint, item.title, item.url, item.stamp, item.updated_at, now, now)
         sync_state.items[item.path] = item_state
         run.read_count += item.comments is None
         if item.comments is None and run.read_count % SAVE_INTERVAL == 0:

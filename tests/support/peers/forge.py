@@ -193,6 +193,8 @@ class ForgePeer(WebPeer):
             )
         if rest == "/releases":
             return wrong(request, set()) or self._paged(request, [self._release(version) for version in self.versions])
+        if (match := re.fullmatch(r"/issues/(\d+)", rest)) and int(match[1]) in self.tickets:
+            return json_response(self._issue(self.tickets[int(match[1])]))
         match = re.fullmatch(r"/issues/(\d+)/comments", rest)
         ticket = self.tickets.get(int(match[1])) if match else None
         if ticket is None:
@@ -305,13 +307,18 @@ class ForgePeer(WebPeer):
             levels = {f"{name}_access_level": level for name, level in self.levels.items()}
             return json_response({"path_with_namespace": PROJECT, "visibility": visibility, **levels})
         if rest == "/issues":
-            error_response = wrong(request, {"scope", "state", "order_by", "sort", "updated_after"})
-            changed_items = self._changed(request, "updated_after")
+            error_response = wrong(request, {"scope", "state", "order_by", "sort", "updated_after", "iids[]"})
+            numbers = {int(number) for number in request.query.getall("iids[]", ())}
+            changed_items = [
+                item for item in self._changed(request, "updated_after") if {item.number} & numbers or not numbers
+            ]
             return error_response or self._paged(request, [self._request(item) for item in changed_items])
         if rest == "/releases":
             return wrong(request, set()) or self._paged(
                 request, [self._published(version) for version in self.versions]
             )
+        if (match := re.fullmatch(r"/issues/(\d+)", rest)) and int(match[1]) in self.tickets:
+            return json_response(self._request(self.tickets[int(match[1])]))
         match = re.fullmatch(r"/issues/(\d+)/notes", rest)
         ticket = self.tickets.get(int(match[1])) if match else None
         if ticket is None:
