@@ -29,6 +29,7 @@ from core.settings import (
 )
 from core.storage.account_names import find_cursors, find_first_and_last
 from core.storage.chat_history import ChatHistory
+from core.storage.closed_threads import close_thread
 from core.storage.messages import Journal
 from core.storage.overrides import LiveSettings
 from core.types import ConversationKey, Message
@@ -285,3 +286,7 @@ class JournalAccounts(JournalPositions):
     async def find_old_messages(self, author_id: str) -> Sequence[tuple[str, str, str]]:
         """Return the first and the last message of a person, as `find_first_and_last` does."""
         return await find_first_and_last(self.journal.database, self.platform, author_id)
+
+    async def close_thread(self, chat: str, thread: str) -> int:
+        """Tell what was said in a thread to nobody else in its chat, as `core.storage.closed_threads` does."""
+        return await close_thread(self.journal.database, self.platform, chat, thread)

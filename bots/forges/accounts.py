@@ -34,7 +34,7 @@ OldMessage = tuple[str, str, str]
 
 
 class AccountStore(PositionStore, Protocol):
-    """What the journal keeps of accounts: numbers by name."""
+    """What the journal keeps of accounts: numbers by name; and of what was said below issues."""
 
     async def find(self, prefix: str, position: int | None = None) -> Sequence[str]:
         """Return the names that begin in a way, without that beginning; with a position, those that have it."""
@@ -42,6 +42,10 @@ class AccountStore(PositionStore, Protocol):
 
     async def find_old_messages(self, author_id: str) -> Sequence[OldMessage]:
         """Return the first and the last message of a person; one without a place if there are other traces alone."""
+        ...
+
+    async def close_thread(self, chat: str, thread: str) -> int:
+        """Tell what was said in a thread to nobody else in its chat; return how much was open before."""
         ...
 
 

@@ -21,6 +21,7 @@ from bots.forges.client import (
     Account,
     Comment,
     ForgeClient,
+    HiddenTopic,
     Identity,
     Reaction,
     Topic,
@@ -98,6 +99,8 @@ class Project:
     # How many answers there are below a topic, with those to what was delivered meanwhile.
     answer_counts: BoundedDict[str, int] = field(default_factory=lambda: BoundedDict(MAX_KNOWN_COMMENTS))
     reactions: dict[str, tuple[Comment, Reaction]] = field(default_factory=dict)
+    # Answers that are not there any more, or not for the bot.
+    gone_answers: set[int] = field(default_factory=set)
     is_read: bool = False
     reactions_read_at: float = 0.0
 
@@ -362,12 +365,30 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
                     await self._positions.save(position_name, position)
             elif comment is None:
                 await self._deliver(IgnoredEvent("malformed", is_expected=False), receive, "comment")
+            elif isinstance(comment, HiddenTopic):
+                await self._close_topic(project, comment.path)
             elif self._known_comments.get((project.name, comment.id)) != comment.updated_at:
                 is_old = comment.number <= first_number or int(comment.created_at) < since
                 await self._handle_comment(project, comment, current_round, receive, is_old=is_old)
                 self._known_comments[project.name, comment.id] = comment.updated_at
 
-    def _watch(self, project: Project, comment: Comment | int | None) -> None:
+    async def _close_topic(self, project: Project, path: str) -> None:
+        """Tell what was said below a topic that is hidden by now to nobody else in its project."""
+        if await self._positions.close_thread(project.name, path):
+            _log.info(f"{self.name}.topic_closed", project=project.name, topic=path)
+
+    async def _close_if_hidden(self, project: Project, answer: Comment) -> None:
+        """Look whether an answer is gone because its topic is: that is listed as no change."""
+        try:
+            is_hidden = (
+                await self._client_at(answer.topic_path).get_topic(project.name, answer.topic_path)
+            ).is_confidential
+        except MessageDeleted:
+            is_hidden = True
+        if is_hidden:
+            await self._close_topic(project, answer.topic_path)
+
+    def _watch(self, project: Project, comment: Comment | HiddenTopic | int | None) -> None:
         """Keep an answer in mind: people may react to it."""
         if isinstance(comment, Comment) and is_own(comment, self._me) and comment.topic_path:
             project.answers[comment.number] = comment
@@ -398,6 +419,7 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
         try:
             topic, comments = await self._get_thread(project, comment.topic_path, current_round)
         except MessageDeleted:
+            await self._close_topic(project, comment.topic_path)
             return IgnoredEvent("below an issue that is gone")
         if reason := get_closed_reason(topic):
             return IgnoredEvent(reason)
@@ -434,7 +456,11 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
         found = dict[str, tuple[Comment, Reaction]]()
         client = self._client_at(project.kind)
         async for comment, reaction in client.list_reactions(project.name, list(project.answers.values())):
-            found[reaction.id] = (comment, reaction)
+            if reaction:
+                found[reaction.id] = (comment, reaction)
+            elif comment.number not in project.gone_answers:
+                await self._close_if_hidden(project, comment)
+                project.gone_answers.add(comment.number)
         earlier = project.reactions
         for key, (comment, reaction) in (earlier | found).items():
             # Of an answer that newer ones pushed out nothing is read any more: that takes nothing back.

@@ -72,6 +72,13 @@ class Topic:
 
 
 @dataclass(frozen=True, slots=True)
+class HiddenTopic:
+    """A topic that not everybody in its project may see, by its path."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
 class Comment:
     """A comment below a topic. Later ones have higher numbers; `updated_at` (seconds since 1970) changes with the text.
 
@@ -176,10 +183,11 @@ class ForgeClient(ABC):
         """Return when a comment changed last, in seconds since 1970, and the highest number of one; zeros for none."""
 
     @abstractmethod
-    def list_comments(self, project: str, since: int) -> AsyncIterator[Comment | int | None]:
+    def list_comments(self, project: str, since: int) -> AsyncIterator[Comment | HiddenTopic | int | None]:
         """Yield the comments of a project that changed since a time, that included, the earliest change first.
 
-        One that cannot be understood is None. A number is a time, in seconds since 1970: what changed before it has
+        One that cannot be understood is None. A topic that changed and is hidden comes in place of its comments. A
+        number is a time, in seconds since 1970: what changed before it has
         been listed.
         """
 
@@ -192,8 +200,10 @@ class ForgeClient(ABC):
         """Return the comments below a topic, the first one at their head."""
 
     @abstractmethod
-    def list_reactions(self, project: str, comments: Sequence[Comment]) -> AsyncIterator[tuple[Comment, Reaction]]:
-        """Yield the reactions to some comments; those that are gone have none."""
+    def list_reactions(
+        self, project: str, comments: Sequence[Comment]
+    ) -> AsyncIterator[tuple[Comment, Reaction | None]]:
+        """Yield the reactions to some comments; None for one that is gone."""
 
     @abstractmethod
     async def post_comment(self, project: str, path: str, text: str) -> str:

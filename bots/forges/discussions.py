@@ -21,6 +21,7 @@ from bots.forges.client import (
     DISCUSSIONS,
     Account,
     Comment,
+    HiddenTopic,
     Reaction,
     Topic,
     remove_number,
@@ -185,7 +186,7 @@ class GithubDiscussions(GithubClient):
             max((get_int(comment, "databaseId") for comment in comments), default=0),
         )
 
-    async def list_comments(self, project: str, since: int) -> AsyncIterator[Comment | int | None]:
+    async def list_comments(self, project: str, since: int) -> AsyncIterator[Comment | HiddenTopic | int | None]:
         """Yield the comments that changed, as `ForgeClient` says. A discussion that did not change is read no more."""
         now = time.monotonic()
         keys = list[tuple[str, int, str, int]]()
@@ -239,14 +240,17 @@ class GithubDiscussions(GithubClient):
 
     async def list_reactions(
         self, project: str, comments: Sequence[Comment]
-    ) -> AsyncIterator[tuple[Comment, Reaction]]:
+    ) -> AsyncIterator[tuple[Comment, Reaction | None]]:
         """Yield the reactions to some comments, as `ForgeClient` says: all at once, unless one of them is gone."""
         if not comments:
             return
         try:
             data = await self._transport.query(_REACTIONS, {"nodes": [comment.node for comment in comments]})
         except MessageDeleted:
-            for comment in comments if len(comments) > 1 else ():
+            if len(comments) == 1:
+                yield comments[0], None
+                return
+            for comment in comments:
                 async for found in self.list_reactions(project, [comment]):
                     yield found
             return

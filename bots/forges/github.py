@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from bots.forges.client import (
     Account,
     Comment,
     ForgeClient,
+    HiddenTopic,
     Identity,
     Reaction,
     Topic,
@@ -99,7 +99,7 @@ class GithubClient(ForgeClient):
             max((get_int(item, "id") for item in created), default=0),
         )
 
-    async def list_comments(self, project: str, since: int) -> AsyncIterator[Comment | int | None]:
+    async def list_comments(self, project: str, since: int) -> AsyncIterator[Comment | HiddenTopic | int | None]:
         """Yield the comments that changed, as `ForgeClient` says. Those below pull requests have no topic."""
         params = {"sort": "updated", "direction": "asc"}
         async for item in self._transport.changes(f"{_to_path(project)}/issues/comments", params, "since", since):
@@ -121,22 +121,26 @@ class GithubClient(ForgeClient):
 
     async def list_reactions(
         self, project: str, comments: Sequence[Comment]
-    ) -> AsyncIterator[tuple[Comment, Reaction]]:
+    ) -> AsyncIterator[tuple[Comment, Reaction | None]]:
         """Yield the reactions to some comments, as `ForgeClient` says."""
         for comment in comments:
             url = f"{_to_path(project)}/issues/comments/{comment.number}/reactions"
-            with suppress(MessageDeleted):
-                for item in as_mappings(await self._transport.get(url, {"per_page": MAX_REACTIONS})):
-                    emoji = to_line(item.get("content"))
-                    yield (
-                        comment,
-                        Reaction(
-                            str(get_int(item, "id")),
-                            to_account(item.get("user"), "login"),
-                            emoji,
-                            is_bot(item.get("user")),
-                        ),
-                    )
+            try:
+                items = as_mappings(await self._transport.get(url, {"per_page": MAX_REACTIONS}))
+            except MessageDeleted:
+                yield comment, None
+                continue
+            for item in items:
+                emoji = to_line(item.get("content"))
+                yield (
+                    comment,
+                    Reaction(
+                        str(get_int(item, "id")),
+                        to_account(item.get("user"), "login"),
+                        emoji,
+                        is_bot(item.get("user")),
+                    ),
+                )
 
     async def post_comment(self, project: str, path: str, text: str) -> str:
         """Comment on an issue, and return the comment's id."""

@@ -7,13 +7,13 @@ nothing from them.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import suppress
 from urllib.parse import quote
 
 from bots.forges.client import (
     Account,
     Comment,
     ForgeClient,
+    HiddenTopic,
     Identity,
     Reaction,
     Topic,
@@ -90,7 +90,7 @@ class GitlabClient(ForgeClient):
             number = max([number, *(get_int(note, "id") for note in notes)])
         return max((int(parse_timestamp(issue.get("updated_at"))) for issue in issues), default=0), number
 
-    async def list_comments(self, project: str, since: int) -> AsyncIterator[Comment | int | None]:
+    async def list_comments(self, project: str, since: int) -> AsyncIterator[Comment | HiddenTopic | int | None]:
         """Yield the comments that changed, as `ForgeClient` says: a project's are not listed but issue by issue.
 
         The time of the listing comes last. Notes that are written while others are read are listed the next time.
@@ -103,7 +103,9 @@ class GitlabClient(ForgeClient):
             listed_at = listed_at or self._transport.replied_at or parse_timestamp(dig(issue, "updated_at"))
             if not isinstance(issue, Mapping) or not get_int(issue, "iid"):
                 yield None
-            elif get_int(issue, "user_notes_count") and not _is_confidential(issue):
+            elif _is_confidential(issue):
+                yield HiddenTopic(f"issues/{get_int(issue, 'iid')}")
+            elif get_int(issue, "user_notes_count"):
                 paths[f"issues/{get_int(issue, 'iid')}"] = None
         comments = dict[int, Comment]()
         for path in paths:
@@ -128,15 +130,19 @@ class GitlabClient(ForgeClient):
 
     async def list_reactions(
         self, project: str, comments: Sequence[Comment]
-    ) -> AsyncIterator[tuple[Comment, Reaction]]:
+    ) -> AsyncIterator[tuple[Comment, Reaction | None]]:
         """Yield the reactions to some comments, as `ForgeClient` says."""
         for comment in comments:
             url = f"{_to_path(project)}/{comment.topic_path}/notes/{comment.number}/award_emoji"
-            with suppress(MessageDeleted):
-                for item in as_mappings(await self._transport.get(url, {"per_page": "100"})):
-                    user = item.get("user")
-                    emoji = to_line(item.get("name"))
-                    yield comment, Reaction(str(get_int(item, "id")), to_account(user, "username"), emoji, is_bot(user))
+            try:
+                items = as_mappings(await self._transport.get(url, {"per_page": "100"}))
+            except MessageDeleted:
+                yield comment, None
+                continue
+            for item in items:
+                user = item.get("user")
+                emoji = to_line(item.get("name"))
+                yield comment, Reaction(str(get_int(item, "id")), to_account(user, "username"), emoji, is_bot(user))
 
     async def post_comment(self, project: str, path: str, text: str) -> str:
         """Comment on an issue, and return the comment's id."""

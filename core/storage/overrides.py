@@ -29,7 +29,7 @@ from core.settings.sources import LiveSource
 from core.storage.engine import Database
 from core.storage.leases import select_living
 from core.storage.moved_chats import find_moves, record_move
-from core.storage.tables import audit, leases, overrides
+from core.storage.tables import DEPLOYMENT_SCOPE, audit, leases, overrides
 from core.types import Message, PlatformName
 
 _log = get_logger(__name__)
@@ -40,8 +40,7 @@ MAX_TEXT_CHARS = 300
 MAX_DAYS = 36_500
 CACHE_TTL_S = 2.0
 GLOBAL_SCOPE = ""
-# Beside the id of the deployment: what each daemon says of who may see what, under this and its id.
-DEPLOYMENT_SCOPE = "deployment"
+# What each daemon says of who may see what, under this and its id.
 AUDIENCES_PREFIX = "audiences "
 # And the labels of the sources that were closed at any time.
 CLOSED_PREFIX = "closed "

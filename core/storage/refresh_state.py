@@ -13,8 +13,7 @@ from sqlalchemy.exc import IntegrityError
 
 from core.runtime.tasks import uncancellable
 from core.storage.engine import Repository
-from core.storage.overrides import DEPLOYMENT_SCOPE
-from core.storage.tables import overrides, refreshes
+from core.storage.tables import DEPLOYMENT_SCOPE, overrides, refreshes
 
 PUBLIC_PREFIX = "public "
 

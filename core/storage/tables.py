@@ -209,6 +209,9 @@ replies = sa.Table(
     sa.Index("replies_made_at", "made_at"),
 )
 
+# The scope in `overrides` of what is of the whole deployment: its id, who may see what, and what was public once.
+DEPLOYMENT_SCOPE = "deployment"
+
 # Settings made by commands: `scope` is "platform:chat", or "" for the whole deployment.
 overrides = sa.Table(
     "overrides",

@@ -17,8 +17,8 @@ from core.formatting import INDEFINITELY
 from core.messaging.feedback import rating_buttons
 from core.settings.audience import Audiences
 from core.storage.lessons import TaughtAnswerRepository
-from core.storage.overrides import AUDIENCES_PREFIX, DEPLOYMENT_SCOPE, override_key
-from core.storage.tables import leases, overrides
+from core.storage.overrides import AUDIENCES_PREFIX, override_key
+from core.storage.tables import DEPLOYMENT_SCOPE, leases, overrides
 from core.types import Attachment, AttachmentKind, ConversationKey, Message
 from tests.support.audience_truth import (
     AUDIENCES,

@@ -41,6 +41,9 @@ class MemoryPositions:
     async def find_old_messages(self, author_id: str) -> Sequence[tuple[str, str, str]]:
         return []
 
+    async def close_thread(self, chat: str, thread: str) -> int:
+        return 0
+
 
 class JournalledBot(ABC):
     """An adapter on a peer. `changes` are those of the configuration, `hold` delays answers until it is set."""

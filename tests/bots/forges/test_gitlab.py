@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import aiohttp
 import pytest
+from sqlalchemy import select
 
 from bots.common.diagnosis import Scope
 from bots.forges.adapter import connect
 from bots.forges.diagnosis import diagnose
 from core.settings import Secret
-from core.types import Citation
+from core.storage.reports import QuestionFilter, ReportRepository
+from core.storage.tables import messages
+from core.types import Citation, ConversationKey, Message
 from tests.support.forge_helpers import PACE, ForgeBot, settings
 from tests.support.peers.github import REPOSITORY
 from tests.support.peers.gitlab import GitlabPeer
@@ -105,6 +109,39 @@ async def test_an_issue_that_becomes_confidential_meanwhile_gets_no_answer(bot: 
         gitlab.confidential.add(number)
         bot.hold.set()
         assert await bot.outcome(f"issues/{number}") == ("silent", "the thread is confidential now")
+
+
+@pytest.mark.parametrize("is_member", [True, False])
+async def test_what_was_said_below_an_issue_is_told_nowhere_else_once_it_is_hidden(
+    bot: ForgeBot, gitlab: GitlabPeer, is_member: bool
+) -> None:
+    async with bot:
+        secret = await bot.ask("@kimas how does the numbat sleep?")
+        public = await bot.ask()
+        reader = ConversationKey("gitlab", REPOSITORY, f"issues/{public.number}")
+        assert len(await list_open(bot, reader)) == 2
+        if is_member:
+            gitlab.confidential.add(secret.number)
+            gitlab.handbook.issues[secret.number].labelled = time.time()
+        else:
+            # Nothing lists that it is not there any more.
+            del gitlab.handbook.issues[secret.number]
+        async with asyncio.timeout(30):
+            while len(await list_open(bot, reader)) == 2:
+                await asyncio.sleep(0.01)
+        assert await list_open(bot, reader) == [f"issues/{public.number}"]
+        own = ConversationKey("gitlab", REPOSITORY, f"issues/{secret.number}")
+        assert len(await list_open(bot, own)) == 2, "who reads it reads all"
+
+
+async def list_open(bot: ForgeBot, reader: ConversationKey) -> list[str]:
+    """Return the ids of the questions that are listed for the readers of a thread."""
+    message = Message("", reader, "1", "ann", "", datetime.now(UTC))
+    question_filter = QuestionFilter(datetime.now(UTC) - timedelta(days=1), reader=message)
+    questions = await ReportRepository(bot.journal.database).list_questions(question_filter, 9)
+    rows = await bot.journal.database.fetch_all(select(messages.c.number, messages.c.id))
+    ids = {row.number: row.id for row in rows}
+    return [ids[question.number] for question in questions]
 
 
 async def test_no_line_of_an_answer_is_carried_out(bot: ForgeBot, gitlab: GitlabPeer) -> None:

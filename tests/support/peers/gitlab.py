@@ -148,6 +148,8 @@ class GitlabPeer(GithubPeer):
         }
 
     async def _list_reactions(self, request: web.Request) -> web.Response:
+        if int(request.match_info["number"]) not in self.handbook.issues:
+            return web.json_response({"message": "404 Not found"}, status=404)
         items = [
             {"id": number, "user": self._user(author), "name": {"+1": "thumbsup", "-1": "thumbsdown"}[emoji]}
             for number, (author, emoji) in self.reactions[int(request.match_info["id"])].items()
