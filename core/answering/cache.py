@@ -99,6 +99,9 @@ async def answer_with_cache(
         source_versions = {citation.source: versions.get(citation.source, "") for citation in reply.citations}
         # Nobody can see whether a source without a version, such as a search engine, has changed.
         if all(source_versions.values()):
+            # A model may have words of what it does not cite; clients are told where that is.
+            used_sources = {passage.source for passage in reply.passages}
+            source_versions |= {name: version for name in used_sources if (version := versions.get(name))}
             await _suppress_errors(cached_answers.cache.store(cache_key, reply, source_versions), None)
     return reply
 

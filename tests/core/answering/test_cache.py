@@ -400,6 +400,23 @@ async def test_a_changed_source_makes_its_answers_void(harness: Harness) -> None
     assert not await harness.hits_cache(HOW), "what was void is gone"
 
 
+async def test_a_source_that_was_read_and_not_cited_makes_answers_void_too(harness: Harness) -> None:
+    """A model has its words as well, and clients are told where it has them from: an issue may be hidden since."""
+    harness.sources.versions["faq"] = "1"
+    issue = replace(INSTALL, id="issue", source="faq", path="issues/1", text="Install the package with pip, numbat.")
+    harness.library.passages = (INSTALL, issue)
+    line = harness.line(sources={name: {"kind": "faq", "path": f"{name}.yaml"} for name in ("docs", "faq")})
+    reply = await line.answer(HOW, MemorySink())
+    assert {citation.source for citation in reply.citations} == {"docs"}
+    assert {passage.source for passage in reply.passages} == {"docs", "faq"}
+    assert (await line.answer(HOW, MemorySink())).trace.cached
+    harness.sources.versions["faq"] = "2"
+    harness.library.passages = (INSTALL,)
+    reply = await line.answer(HOW, MemorySink())
+    assert not reply.trace.cached
+    assert {passage.source for passage in reply.passages} == {"docs"}
+
+
 async def test_a_source_that_changes_while_the_answer_is_made_makes_it_void(harness: Harness) -> None:
     def change(_body: object) -> str:
         harness.sources.versions["docs"] = "2"
