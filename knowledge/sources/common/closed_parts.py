@@ -12,7 +12,7 @@ from core.errors import SourceError
 from core.settings import GithubSource, GitlabSource, GitSource, SourceSettings
 from core.settings.audience import Audiences
 from core.settings.places import find_place
-from core.settings.sources import FilteredSource
+from core.settings.sources import DocumentSource, FilteredSource
 from knowledge.sources.common.documents import PathGlobs, split_remote
 
 # What of a forge's project a source takes.
@@ -83,6 +83,9 @@ def _list_closed(name: str, sources: Mapping[str, SourceSettings], audiences: Au
 
 
 def _find_part(source: SourceSettings, other: SourceSettings) -> ClosedPart | None:
+    if not isinstance(source, DocumentSource):
+        # Its documents show no other files.
+        return None
     include, exclude = (other.include, other.exclude) if isinstance(other, FilteredSource) else ((), ())
     place, other_place = (Path(find_place(each)) for each in (source, other))
     if place.is_absolute() and other_place.is_absolute():
