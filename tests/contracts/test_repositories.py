@@ -5,6 +5,7 @@ What runs over SQLite also has to be portable.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta, timezone
@@ -24,6 +25,7 @@ from core.settings import CacheSettings, Settings
 from core.storage.answer_cache import AnswerCache, CacheKey, delete_replies, to_scope
 from core.storage.auto_comments import AutoCommentRepository, FeedState, FeedStateRepository
 from core.storage.chat_history import ChatHistory
+from core.storage.closed_threads import close_thread
 from core.storage.engine import Database
 from core.storage.erasure import PersonalRecords, count_on_platform, erase_on_platform
 from core.storage.feedback import FeedbackRepository, LabelledQuestion, Rating
@@ -709,6 +711,23 @@ class TestRefreshState:
         assert states["notes"] == RefreshState(paused=True)
         await repository.delete_state("docs")
         assert set(await repository.get_states()) == {"notes"}
+
+    async def test_what_was_public_once_is_known_for_good(self, database: Database) -> None:
+        repository = RefreshStateRepository(database)
+        assert await repository.list_public_marks() == frozenset()
+        for marks in (["a1"], ["a1", "b2"]):
+            await asyncio.gather(*(repository.add_public_marks(marks) for _ in range(2)))
+        await repository.delete_state("docs")
+        assert await repository.list_public_marks() == {"a1", "b2"}
+
+
+class TestClosedThreads:
+    async def test_a_thread_is_closed_with_those_within_it(self, journal: Journal) -> None:
+        for number, thread in enumerate(("issues/1", "issues/1/n", "issues/11")):
+            await journal.record_message(replace(MESSAGE, id=str(number), key=replace(MESSAGE.key, thread=thread)))
+        place = (MESSAGE.key.platform, MESSAGE.key.chat, "issues/1")
+        assert await close_thread(journal.database, *place) == 2
+        assert await close_thread(journal.database, *place) == 0
 
 
 class TestReports:
