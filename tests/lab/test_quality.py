@@ -26,6 +26,7 @@ from tests.lab.quality import (
     conversations,
     dump_prompts,
     figures,
+    first_quotes,
     fourth_unseen_projects,
     light_citations,
     new_projects,
@@ -37,6 +38,7 @@ from tests.lab.quality import (
 )
 from tests.lab.quality.drawing import draw
 from tests.lab.quality.figures import Figure
+from tests.lab.quality.first_quotes import Outcome
 from tests.lab.quality.repository_questions import read_cases
 from tests.support.deployment import git, make_repository
 
@@ -139,6 +141,20 @@ def test_our_statements_and_questions_name_their_places() -> None:
     assert {item.repository for item in questions} == set(quoted_answers.REPOSITORIES)
     assert sum(bool(item.facts) for item in questions) >= 100
     assert sum(not item.facts for item in questions) >= 50
+
+
+def test_questions_of_first_quotes_have_an_answer_for_each_of_their_projects() -> None:
+    questions = first_quotes.read_questions()
+    assert Counter(item.repository for item in questions) == dict.fromkeys(first_quotes.REPOSITORIES, 14)
+    assert len({item.id for item in questions}) == len(questions)
+    assert all(item.answers and all(item.answers) and item.files and len(item.commit) == 40 for item in questions)
+    question = next(item for item in questions if item.id == "hono-1")
+    answer = "> setCookie(c, 'cookie_name', 'cookie_value') and getCookie(c, 'cookie_name') [2]"
+    late = Outcome(question, ("> Cookies are small. [1]", answer))
+    assert late.is_any_right
+    assert not late.is_first_right
+    assert Outcome(question, (answer,)).is_first_right
+    assert not Outcome(question, ()).is_any_right
 
 
 def other_repositories(part_name: str) -> set[str]:
