@@ -10,11 +10,12 @@ from tests.conformance.platforms import Channel, Person
 from tests.conformance.scenarios import ONE_GROUP, ONLY_MENTIONS, cannot
 
 CHATS = 20
-MESSAGES = 200
+# More than a platform hands over at once, which is a hundred at most.
+MESSAGES = 120
 
 
 @cannot(github="a few repositories are played", mastodon=ONLY_MENTIONS, console=ONE_GROUP)
-async def test_two_hundred_messages_over_twenty_chats_are_all_accounted_for(bot: Bot) -> None:
+async def test_many_messages_over_twenty_chats_are_all_accounted_for(bot: Bot) -> None:
     channels = [
         bot.group(number) if number % 2 else bot.private(Person(number, f"P{number}")) for number in range(CHATS)
     ]

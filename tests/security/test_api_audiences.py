@@ -25,6 +25,7 @@ from core.llm import repetition
 from core.settings import Settings
 from core.storage.messages import Journal
 from core.storage.tables import messages, replies
+from knowledge.parsing.parser import ThreadParser
 from tests.support.knowledge import WordEmbedder
 from tests.support.recording_bot import Bot, Sender, repeat
 from tests.support.scripted import ScriptedPeer
@@ -135,7 +136,9 @@ async def served(
         live = make_live_settings(settings, journal.database)
         try:
             async with (
-                open_app(settings, embedder=WordEmbedder(), database=journal.database, live=live) as app,
+                open_app(
+                    settings, embedder=WordEmbedder(), parser=ThreadParser(), database=journal.database, live=live
+                ) as app,
                 serve_api(settings.api, live, app.answer, app.get_deps, 8) as port,
             ):
                 await app.refresh()

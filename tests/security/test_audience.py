@@ -37,6 +37,7 @@ from core.storage.lessons import TaughtAnswerRepository
 from core.storage.messages import Journal
 from core.storage.tables import messages
 from core.types import DOWN, RATING_COMMAND, RETRY, ConversationKey, Message, Origin, Question, Reply
+from knowledge.parsing.parser import ThreadParser
 from tests.support.fixtures import MemorySink
 from tests.support.journal import read_history
 from tests.support.knowledge import WordEmbedder
@@ -299,7 +300,10 @@ async def ingested(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with the knowledge in its store."""
     folder = tmp_path_factory.mktemp("audience")
     write_documents(folder)
-    async with WebPeer() as web, open_app(make_settings(folder, None, web), embedder=WordEmbedder()) as app:
+    async with (
+        WebPeer() as web,
+        open_app(make_settings(folder, None, web), embedder=WordEmbedder(), parser=ThreadParser()) as app,
+    ):
         result = await app.refresh()
     assert [*result.failures] == ["antechinus"]
     return folder
@@ -316,7 +320,9 @@ async def opened(folder: Path, ingested: Path, model: ScriptedPeer | None, **cha
         journal = await Journal.open(settings.data_dir / "journal.db")
         live = make_live_settings(settings, journal.database)
         try:
-            async with open_app(settings, embedder=WordEmbedder(), database=journal.database, live=live) as app:
+            async with open_app(
+                settings, embedder=WordEmbedder(), parser=ThreadParser(), database=journal.database, live=live
+            ) as app:
                 bot = Bot(app, journal, web, model)
                 yield bot
                 await bot.processor.drain(60)
@@ -1014,7 +1020,10 @@ async def test_the_example_of_the_guide_is_true(tmp_path: Path, asker: str) -> N
     await journal.close()
     shutil.copy(tmp_path / "journal.db", tmp_path / "data" / "journal.db")
     journal = await Journal.open(tmp_path / "data" / "journal.db")
-    async with WebPeer() as web, open_app(settings, embedder=WordEmbedder(), database=journal.database) as app:
+    async with (
+        WebPeer() as web,
+        open_app(settings, embedder=WordEmbedder(), parser=ThreadParser(), database=journal.database) as app,
+    ):
         await app.refresh()
         bot = Bot(app, journal, web, None)
         await bot.deliver(EXAMPLE_SENDERS[asker], "What do we know about the button of the launcher?")

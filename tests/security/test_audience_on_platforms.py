@@ -25,6 +25,7 @@ from core.storage.lessons import TaughtAnswerRepository
 from core.storage.messages import Journal
 from core.storage.tables import messages, metadata
 from core.types import DOWN, RATING_COMMAND, RETRY, ConversationKey, Message
+from knowledge.parsing.parser import ThreadParser
 from tests.support.knowledge import WordEmbedder
 from tests.support.recording_bot import Bot, Sender, repeat
 from tests.support.scripted import ScriptedPeer
@@ -135,7 +136,9 @@ async def ingested(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for path, text in texts.items():
         (folder / path).parent.mkdir()
         (folder / path).write_text(text, "utf-8")
-    async with open_app(make_settings(folder, folder, None, ["owners"]), embedder=WordEmbedder()) as app:
+    async with open_app(
+        make_settings(folder, folder, None, ["owners"]), embedder=WordEmbedder(), parser=ThreadParser()
+    ) as app:
         await app.refresh()
     return folder
 
@@ -150,7 +153,9 @@ async def opened(
     journal = await Journal.open(settings.data_dir / "journal.db")
     live = make_live_settings(settings, journal.database)
     try:
-        async with open_app(settings, embedder=WordEmbedder(), database=journal.database, live=live) as app:
+        async with open_app(
+            settings, embedder=WordEmbedder(), parser=ThreadParser(), database=journal.database, live=live
+        ) as app:
             bot = Bot(app, journal, None, model, live)
             yield bot
             await bot.processor.drain(60)

@@ -18,6 +18,7 @@ from core.settings import Settings
 from core.storage.erasure import count_on_platform, erase_on_platform
 from core.storage.lessons import TaughtAnswerRepository
 from core.storage.messages import Journal
+from knowledge.parsing.parser import ThreadParser
 from tests.support.knowledge import WordEmbedder
 from tests.support.recording_bot import MEMBER, Bot, Sender
 
@@ -59,7 +60,7 @@ async def opened(
     settings.data_dir.mkdir(exist_ok=True)
     journal = await Journal.open(settings.data_dir / "journal.db")
     try:
-        async with open_app(settings, embedder=WordEmbedder(), database=journal.database) as app:
+        async with open_app(settings, embedder=WordEmbedder(), parser=ThreadParser(), database=journal.database) as app:
             await app.refresh()
             bot = Bot(app, journal, None, None)
             yield bot

@@ -16,6 +16,7 @@ from core.storage.engine import Database
 from core.storage.messages import Journal
 from core.storage.opening import open_database
 from core.storage.tables import metadata
+from knowledge.parsing.parser import ThreadParser
 from tests.support.knowledge import WordEmbedder
 from tests.support.recording_bot import Bot, Sender
 from tests.support.scripted import Body, ScriptedPeer
@@ -74,7 +75,9 @@ async def opened(folder: Path, journal_settings: JournalSettings, **changes: Any
         database = await open_database(journal_settings, settings.data_dir)
         live = make_live_settings(settings, database)
         try:
-            async with open_app(settings, embedder=WordEmbedder(), database=database, live=live) as app:
+            async with open_app(
+                settings, embedder=WordEmbedder(), parser=ThreadParser(), database=database, live=live
+            ) as app:
                 await app.refresh()
                 bot = Bot(app, Journal(database), None, model, live)
                 yield bot

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import fcntl
+import gc
 import importlib
 import io
 import json
@@ -46,7 +47,11 @@ LOOK_S = 5
 
 def main() -> None:
     listener, worker_listener = (socket.socket(fileno=int(descriptor)) for descriptor in sys.argv[1:3])
+    # Looking for garbage while all is loaded takes a fifth of the time, and what was loaded stays.
+    gc.disable()
     load()
+    gc.freeze()
+    gc.enable()
     worker_server = os.fork()
     if not worker_server:
         listener.close()

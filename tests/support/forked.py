@@ -122,6 +122,37 @@ class ForkedProcess:
         return code
 
 
+class BlockingProcess:
+    """A process that was forked for this one. It has what tests without an event loop use of `subprocess.Popen`."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.returncode: int | None = None
+        self._connection = connection
+        self._lines = connection.makefile("r")
+        self.pid = int(self._lines.readline())
+
+    def kill(self) -> None:
+        if self.returncode is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+
+    def wait(self, timeout: float) -> int:
+        """Wait so many seconds at most until the process has ended, and return its exit code. Raises `TimeoutError`."""
+        if self.returncode is None:
+            self._connection.settimeout(timeout)
+            self.returncode = int(self._lines.readline())
+            self._lines.close()
+            self._connection.close()
+        return self.returncode
+
+
+def start_at_terminal(
+    arguments: Sequence[str], folder: Path, environment: Mapping[str, str], terminal: int
+) -> BlockingProcess:
+    """Start `kimas` at a terminal, which becomes the one that controls it."""
+    return BlockingProcess(_request(arguments, folder, environment, [terminal] * 3, is_terminal=True))
+
+
 async def start(
     arguments: Sequence[str],
     folder: Path,

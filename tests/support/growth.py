@@ -98,8 +98,9 @@ class Growth:
     max_s: float = 1.0
 
 
-# A linear pattern takes 10 to 20 ns a character; a quadratic one at least 30 us for 400, on the fastest machine so far.
-PATTERN_LIMITS = Growth(400, 0.00002, 4000, 0.003)
+# A linear pattern takes 10 to 100 ns a character, a quadratic one at least 30 us for 400 on the fastest machine so far.
+# One that takes less would not come to `min_s` at ten times the size: it need not be looked at closely.
+PATTERN_LIMITS = Growth(400, 0.000028, 4000, 0.003)
 
 
 @dataclass(frozen=True)

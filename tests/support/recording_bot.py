@@ -20,6 +20,7 @@ from core.storage.messages import Journal
 from core.storage.overrides import LiveSettings
 from core.types import ConversationKey, Message
 from core.types.forms import SettingsForm
+from knowledge.parsing.parser import ThreadParser
 from tests.support.fixtures import IdleAdapter, MemorySink
 from tests.support.knowledge import WordEmbedder
 from tests.support.peers.web import WebPeer
@@ -148,7 +149,9 @@ async def open_bot(settings: Settings, *, is_read: bool = False) -> AsyncIterato
     journal = await Journal.open(settings.data_dir / "journal.db")
     live = make_live_settings(settings, journal.database)
     try:
-        async with open_app(settings, embedder=WordEmbedder(), database=journal.database, live=live) as app:
+        async with open_app(
+            settings, embedder=WordEmbedder(), parser=ThreadParser(), database=journal.database, live=live
+        ) as app:
             if is_read:
                 await app.refresh()
             bot = Bot(app, journal, None, None, live)

@@ -12,7 +12,7 @@ import struct
 import subprocess
 import termios
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import closing
 from fcntl import ioctl
 from pathlib import Path
@@ -29,6 +29,7 @@ from core.observability.logs import configure_logs, get_logger
 from core.settings.messaging import LogSettings
 from core.types import Citation, Passage, Reply
 from knowledge.ingestion.sync import SyncReport
+from tests.support import forked
 from tests.support.deployment import Deployment, logging_as_it_was, make_repository
 from tests.support.peers.language_model import LanguageModelPeer
 from tests.support.slow_load import MAX_WAIT_S, load_slowly
@@ -61,15 +62,7 @@ class Terminal:
         ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
         variables = {**deployment.variables(), "TERM": "xterm-256color"}
         variables.pop("NO_COLOR", None)
-        self._process = subprocess.Popen(
-            deployment.command(*arguments),
-            cwd=deployment.folder,
-            env=variables,
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            preexec_fn=_take_terminal,  # noqa: PLW1509 (two system calls)
-        )
+        self._process = _start(deployment, arguments, variables, slave)
         os.close(slave)
 
     def type(self, keys: bytes) -> None:
@@ -94,10 +87,9 @@ class Terminal:
         return "\n".join(line.rstrip() for line in self.screen.display).strip()
 
     def close(self) -> int:
-        if self._process.poll() is None:
-            self._process.kill()
+        self._process.kill()
         os.close(self._master)
-        return self._process.wait()
+        return self._process.wait(LONGEST_S)
 
     def end(self) -> int:
         """Read to the end and return the exit code."""
@@ -120,6 +112,23 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
     deployment = Deployment(folder, {"sources": {"rocket": rocket}})
     deployment.call("ingest")
     return deployment
+
+
+def _start(
+    deployment: Deployment, arguments: Sequence[str], variables: Mapping[str, str], terminal: int
+) -> subprocess.Popen[bytes] | forked.BlockingProcess:
+    """Start `kimas` at a terminal: a fork, where forks are served."""
+    if forked.are_served():
+        return forked.start_at_terminal(deployment.arguments(*arguments), deployment.folder, variables, terminal)
+    return subprocess.Popen(
+        deployment.command(*arguments),
+        cwd=deployment.folder,
+        env=variables,
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        preexec_fn=_take_terminal,  # noqa: PLW1509 (two system calls)
+    )
 
 
 def _take_terminal() -> None:

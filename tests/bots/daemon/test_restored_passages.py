@@ -18,6 +18,7 @@ from core.settings.audience import Audiences
 from core.storage.engine import Database
 from core.storage.lessons import TaughtAnswerRepository
 from core.types import ConversationKey, Message
+from knowledge.parsing.parser import ThreadParser
 from tests.support.knowledge import WordEmbedder
 from tests.support.peers.discourse import DiscoursePeer, Entry, Topic
 from tests.support.peers.service import TOKEN
@@ -38,7 +39,9 @@ async def find(settings: Settings, *, is_refreshed: bool) -> set[str]:
         database = await Database.open(settings.data_dir / "journal.db")
         stack.push_async_callback(database.close)
         live = make_live_settings(settings, database)
-        async with open_app(settings, embedder=WordEmbedder(), database=database, live=live) as app:
+        async with open_app(
+            settings, embedder=WordEmbedder(), parser=ThreadParser(), database=database, live=live
+        ) as app:
             if is_refreshed:
                 await app.refresh()
             found = await app.store.search("launcher", None, ["docs"], 9)
@@ -203,7 +206,7 @@ async def test_what_another_process_reads_under_the_name_of_a_source(
     write_folders(tmp_path)
     everything: dict[str, object] = {"path": tmp_path / "all"}
     own = configure(tmp_path, docs={"path": tmp_path / "open"}, plans={**everything, **plans})
-    async with open_app(own, embedder=WordEmbedder()) as daemon:
+    async with open_app(own, embedder=WordEmbedder(), parser=ThreadParser()) as daemon:
 
         async def search() -> set[str]:
             match = await daemon.library.match_words("launcher", 9)
@@ -230,9 +233,9 @@ async def test_what_a_source_is_about_is_not_told_of_another_one(tmp_path: Path,
     (tmp_path / "all" / "numbat" / "__init__.py").write_text("LAUNCHER = 1\n", "utf-8")
     own = configure(tmp_path, docs={"path": tmp_path / "open"})
     others = configure(tmp_path, docs={"path": tmp_path / "all", **CLOSED})
-    async with open_app(own, embedder=embedder) as daemon:
+    async with open_app(own, embedder=embedder, parser=ThreadParser()) as daemon:
         await daemon.refresh()
-        async with open_app(others, embedder=embedder) as other_process:
+        async with open_app(others, embedder=embedder, parser=ThreadParser()) as other_process:
             await other_process.refresh()
             library = other_process.library
             assert (library.titles()["docs"], list(library.modules())) == (ANY, ["numbat"])
@@ -247,7 +250,9 @@ async def opened(settings: Settings) -> AsyncIterator[App]:
     database = await Database.open(settings.data_dir / "journal.db")
     try:
         live = make_live_settings(settings, database)
-        async with open_app(settings, embedder=WordEmbedder(), database=database, live=live) as app:
+        async with open_app(
+            settings, embedder=WordEmbedder(), parser=ThreadParser(), database=database, live=live
+        ) as app:
             yield app
     finally:
         await database.close()

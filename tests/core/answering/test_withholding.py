@@ -25,6 +25,7 @@ from core.settings import OutgoingSettings, Settings
 from core.storage.messages import Journal
 from core.types import Citation, ConversationKey, FeedEntry, Message, Reply
 from core.types.replies import SearchRound, Trace
+from knowledge.parsing.parser import ThreadParser
 from tests.support.api_helpers import CLIENTS, WEBUI, served, set_tokens
 from tests.support.fixtures import INSTALL, InMemoryLibrary, MemorySink, parts, settings
 from tests.support.knowledge import WordEmbedder
@@ -65,7 +66,9 @@ async def opened(
     configuration.data_dir.mkdir()
     journal = await Journal.open(configuration.data_dir / "journal.db")
     try:
-        async with open_app(configuration, embedder=WordEmbedder(), database=journal.database) as app:
+        async with open_app(
+            configuration, embedder=WordEmbedder(), parser=ThreadParser(), database=journal.database
+        ) as app:
             await app.refresh()
             bot = Bot(app, journal, None, model)
             yield bot
@@ -306,7 +309,9 @@ async def test_what_was_said_before_is_judged_by_the_words_of_today(tmp_path: Pa
         assert "numbat" in seen(bot.adapter("telegram").sinks[-1])
         outgoing = OutgoingSettings(words=("numbat",))
         configuration = bot.app.settings.model_copy(update={"outgoing": outgoing})
-        async with open_app(configuration, embedder=WordEmbedder(), database=bot.journal.database) as app:
+        async with open_app(
+            configuration, embedder=WordEmbedder(), parser=ThreadParser(), database=bot.journal.database
+        ) as app:
             later_bot = Bot(app, bot.journal, None, None)
             if way == "a repeated question":
                 message = await later_bot.deliver(replace(GROUP, author="43"), QUESTION, addressed=False)

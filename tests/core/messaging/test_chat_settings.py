@@ -14,6 +14,7 @@ from bots.daemon.bootstrap import open_app
 from core.settings import Settings
 from core.settings.former_keys import describe_former_key
 from core.storage.messages import Journal
+from knowledge.parsing.parser import ThreadParser
 from tests.support.knowledge import WordEmbedder
 from tests.support.recording_bot import Bot, Sender, repeat
 from tests.support.scripted import ScriptedPeer
@@ -53,7 +54,7 @@ async def opened_bot(folder: Path, **changes: Any) -> AsyncIterator[Bot]:
         if team := changes.pop("team", None):
             changes["models"] = {"main": {"base_url": model.base_url, "model": "m"}, "sets": {"team": team}}
         settings = make_settings(folder, model.base_url, **changes)
-        async with open_app(settings, embedder=WordEmbedder()) as app:
+        async with open_app(settings, embedder=WordEmbedder(), parser=ThreadParser()) as app:
             assert not (await app.refresh()).failures
             journal = await Journal.open(folder / "journal.db")
             yield Bot(app, journal, None, model)
