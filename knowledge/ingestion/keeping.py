@@ -1,4 +1,4 @@
-"""What a source keeps on this machine: for whom it was read, and whether another machine knows more by now.
+"""What is kept of a source: for whom it was read, on this machine and in the store, and whether another one knows more.
 
 See `knowledge/sources/kept.py`.
 """
@@ -6,7 +6,7 @@ See `knowledge/sources/kept.py`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,8 +15,11 @@ from core.errors import SourceError, StoreLocked
 from core.runtime.locks import source_lock
 from core.settings import SourceSettings
 from core.settings.audience import Audiences
+from core.settings.sources import FilteredSource
 from knowledge.ingestion.schedule import is_opened_otherwise
-from knowledge.ports import Listing
+from knowledge.ports import Listing, Store
+from knowledge.sources.common.closed_parts import describe_closed_parts, find_taking
+from knowledge.sources.common.left_out import find_left_out
 from knowledge.sources.common.state_files import add_public_marks, list_public_marks
 from knowledge.sources.kept import (
     KeptLabel,
@@ -26,7 +29,7 @@ from knowledge.sources.kept import (
     read_kept_label,
     write_kept_label,
 )
-from knowledge.stores.labels import read_readers
+from knowledge.stores.labels import has_other_parts, read_readers
 
 if TYPE_CHECKING:
     from core.storage.refresh_state import RefreshStateRepository
@@ -114,3 +117,19 @@ async def delete_kept_texts(data_dir: Path, names_to_keep: Collection[str]) -> N
                 await asyncio.to_thread(delete_source_state, data_dir, name)
         except StoreLocked:
             continue
+
+
+async def find_closed_documents(
+    store: Store, name: str, sources: Mapping[str, SourceSettings], audiences: Audiences, stored: Collection[str]
+) -> Collection[str]:
+    """Return what the globs of a source leave out now, where any source is closed, and what may show a closed file.
+
+    `stored` are the fingerprints that it may have been read under. Raises `StoreError`.
+    """
+    source = sources[name]
+    if not (isinstance(source, FilteredSource) and audiences.has_closed_sources):
+        return ()
+    manifest = await store.manifest(name)
+    left_out = await asyncio.to_thread(find_left_out, name, source, manifest)
+    has_others = has_other_parts(stored, describe_closed_parts(name, sources, audiences))
+    return {*left_out, *(find_taking(manifest) if has_others else ())}

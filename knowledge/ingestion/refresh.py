@@ -20,9 +20,8 @@ from core.observability.logs import get_logger
 from core.runtime.locks import source_lock
 from core.settings import JournalSettings, LinkedSource, Settings, SourceSettings
 from core.settings.audience import Audiences
-from core.settings.sources import FilteredSource
 from knowledge.ingestion.filling import Backlog, Coverage, fill_batch, get_coverage
-from knowledge.ingestion.keeping import KeptTexts, delete_kept_texts
+from knowledge.ingestion.keeping import KeptTexts, delete_kept_texts, find_closed_documents
 from knowledge.ingestion.schedule import (
     FILL_ERROR,
     LANGUAGES,
@@ -40,7 +39,6 @@ from knowledge.ingestion.sync import SyncOptions, SyncProgress, SyncReport, refr
 from knowledge.parsing.parser import Parser, ThreadParser
 from knowledge.ports import Document, Embedder, LargeSource, Listing, Source, Store, label_name
 from knowledge.sources.common.file_facts import delete_file_facts
-from knowledge.sources.common.left_out import find_left_out
 from knowledge.sources.factory import open_source
 from knowledge.sources.git.state import delete_unused_clones
 from knowledge.sources.kept import delete_source_state
@@ -530,7 +528,7 @@ async def purge_passages_for_others(
     states = await refresh_states.get_states()
     knowledge = settings.knowledge
     names = list[str]()
-    for name, source in ((name, settings.sources[name]) for name in stored_sources(settings.sources)):
+    for name in stored_sources(settings.sources):
         stored = await store.manifest(label_name(name))
         recorded = states[name].fingerprint if name in states else None
         fingerprint = index_fingerprint(
@@ -539,7 +537,9 @@ async def purge_passages_for_others(
         is_for_others = was_for_others(name, settings.sources, audiences, [*stored], recorded)
         is_for_others = is_for_others or is_opened_otherwise(name, fingerprint, stored or [recorded or ""], audiences)
         may_hold_more = not is_for_others and [*stored] != [fingerprint]
-        paths = await _find_left_out(store, name, source, audiences) if may_hold_more else None
+        paths = None
+        if may_hold_more:
+            paths = await find_closed_documents(store, name, settings.sources, audiences, stored or [recorded or ""])
         if not (is_for_others or paths):
             continue
         async with source_lock(settings.data_dir, name):
@@ -557,7 +557,6 @@ async def _label_passages(context: RefreshContext, name: str) -> None:
 
     Until it has succeeded, what was read before may be there as well.
     """
-    source = context.sources[name]
     store = LockedStore(context.store, context.data_dir)
     stored = [*await context.store.manifest(label_name(name))]
     states = await context.refresh_states.get_states() if context.refresh_states else {}
@@ -570,15 +569,10 @@ async def _label_passages(context: RefreshContext, name: str) -> None:
         await _delete_documents(store, name)
         stored = []
     elif stored != [fingerprint]:
-        await _delete_documents(store, name, await _find_left_out(context.store, name, source, context.audiences))
+        former = stored or [recorded]
+        paths = await find_closed_documents(context.store, name, context.sources, context.audiences, former)
+        await _delete_documents(store, name, paths)
     await write_label(store, name, {*stored, fingerprint})
-
-
-async def _find_left_out(store: Store, name: str, source: SourceSettings, audiences: Audiences) -> Collection[str]:
-    """Return what the globs of a source leave out now, where any source is closed. Raises `StoreError`."""
-    if not (isinstance(source, FilteredSource) and audiences.has_closed_sources):
-        return ()
-    return await asyncio.to_thread(find_left_out, name, source, await store.manifest(name))
 
 
 async def _delete_documents(store: LockedStore, name: str, paths: Collection[str] | None = None) -> int:

@@ -12,6 +12,7 @@ from core.runtime.locks import is_refreshing
 from core.settings import LearnedSource, LiveSource, RefreshSettings, Settings, SourceSettings, StoredSource
 from core.settings.audience import Audiences
 from core.settings.cron import DEFAULT_JITTER, RefreshSchedule
+from core.settings.sources import DocumentSource
 from core.types import SourceState
 from knowledge.sources.common.closed_parts import describe_closed_parts
 from knowledge.stores.labels import CLOSED, OPEN, may_be_closed, read_audiences, read_readers, write_closed_parts
@@ -194,9 +195,9 @@ def was_for_others(
     stored_readers = [read_readers(fingerprint) for fingerprint in fingerprints]
     is_former = any(former_label != label for former_label, _ in stored_readers)
     is_unknown = recorded is None or (stored and read_readers(recorded)[0] not in dict(stored_readers))
-    return (is_former and bool(is_unknown)) or may_be_closed(
-        name, fingerprints, audiences, describe_closed_parts(name, sources, audiences)
-    )
+    # Of files, those documents alone go that take something from others.
+    closed_parts = "" if isinstance(sources[name], DocumentSource) else describe_closed_parts(name, sources, audiences)
+    return (is_former and bool(is_unknown)) or may_be_closed(name, fingerprints, audiences, closed_parts)
 
 
 def is_opened_otherwise(name: str, fingerprint: str, stored: Collection[str], audiences: Audiences) -> bool:

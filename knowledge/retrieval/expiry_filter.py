@@ -23,13 +23,14 @@ from core.errors import SourceError
 from core.observability.logs import get_logger
 from core.settings import SourceSettings, StandingSource
 from core.settings.audience import Audiences
+from core.settings.sources import DocumentSource
 from core.types import Passage
 from knowledge.ports import PassageRow, SearchableStore, StoredDocument, Vectors, label_name
 from knowledge.retrieval.recent_searches import RecentSearches
-from knowledge.sources.common.closed_parts import describe_closed_parts
+from knowledge.sources.common.closed_parts import describe_closed_parts, find_taking
 from knowledge.sources.common.left_out import find_left_out, has_globs
 from knowledge.sources.standing import StandingRecord, StandingResult, get_file_version, get_record_folder, load_record
-from knowledge.stores.labels import may_be_closed
+from knowledge.stores.labels import has_other_parts, may_be_closed
 
 _log = get_logger(__name__)
 
@@ -122,23 +123,33 @@ class ExpiryFilteringStore:
         return {
             source
             for source, fingerprints in zip(sources, labels, strict=True)
-            if may_be_closed(source, fingerprints, self._audiences, self._get_closed_parts(source))
+            if may_be_closed(source, fingerprints, self._audiences, self._get_closed_parts(source, of_files=False))
         }
 
-    def _get_closed_parts(self, source: str) -> str:
-        """Return the hash of what others read of the place of a source, for fewer people."""
+    def _get_closed_parts(self, source: str, *, of_files: bool) -> str:
+        """Return the hash of what others read of the place of a source, of files or not, for fewer people."""
+        settings = self._sources.get(source)
+        if settings is None or isinstance(settings, DocumentSource) != of_files:
+            return ""
         if source not in self._closed_parts:
-            is_known = source in self._sources
-            parts = describe_closed_parts(source, self._sources, self._audiences) if is_known else ""
-            self._closed_parts[source] = parts
+            self._closed_parts[source] = describe_closed_parts(source, self._sources, self._audiences)
         return self._closed_parts[source]
 
     async def _find_left_out(self, source: str, paths: Collection[str]) -> Collection[str]:
-        """Return those of a source's documents that its globs leave out, where they may be those of a closed one."""
+        """Return those of a source's documents that may be those of a closed one, or show some of it.
+
+        Its globs leave them out, or they were read when other files were closed.
+        """
         settings = self._sources.get(source)
-        if settings is None or not (has_globs(settings) and self._audiences.has_closed_sources):
+        if settings is None or not self._audiences.has_closed_sources:
             return ()
-        return await asyncio.to_thread(find_left_out, source, settings, list(paths))
+        left_out = set[str]()
+        if has_globs(settings):
+            left_out.update(await asyncio.to_thread(find_left_out, source, settings, list(paths)))
+        closed_parts = self._get_closed_parts(source, of_files=True)
+        if closed_parts and has_other_parts(await self._store.manifest(label_name(source)), closed_parts):
+            left_out |= find_taking(await self._store.manifest(source)) & set(paths)
+        return left_out
 
     def forget_searches(self) -> None:
         """Forget what was found: the passages may have changed."""

@@ -27,6 +27,7 @@ from knowledge.ports import Document, Listing
 from knowledge.sources.common.closed_parts import ClosedPart, make_closed_check
 from knowledge.sources.common.documents import (
     DOCUMENT_KINDS,
+    TAKEN_MARK,
     DocumentBudget,
     PathFilter,
     drop_partials,
@@ -179,7 +180,7 @@ class FilesFolder:
             # What a page includes has references, too.
             references = find_references(kind, expansion.text) if expansion.lines else outline.references
             outline = replace(outline, references=references)
-        digest = fingerprint(expansion.text.encode() if expansion.lines else data)
+        digest = f"{fingerprint(expansion.text.encode())}{TAKEN_MARK}" if expansion.lines else fingerprint(data)
         return FileFacts(state, "", digest, outline, expansion.included_paths, loaded_states)
 
     def _fingerprint(
@@ -199,7 +200,7 @@ class FilesFolder:
             raise_if_stopped()
             if titles := self._names.find(path, self._path_filter.get_kind(path), outline.references):
                 shown = chr(0).join(part for pair in sorted(titles.items()) for part in pair)
-                fingerprints[path] += f"+{fingerprint(shown.encode())}"
+                fingerprints[path] += f"{TAKEN_MARK}{fingerprint(shown.encode())}"
         included_paths = {path for each in facts.values() for path in each.included_paths}
         skipped_counts.update(drop_partials(fingerprints, included_paths))
         return fingerprints

@@ -64,13 +64,18 @@ def write_closed_parts(parts: str) -> str:
     return parts and f"{_PARTS}{parts}"
 
 
+def has_other_parts(fingerprints: Collection[str], closed_parts: str) -> bool:
+    """Return whether what a source stores may have been read when others read less of its place for fewer people."""
+    return bool(closed_parts) and any(read_closed_parts(fingerprint) != closed_parts for fingerprint in fingerprints)
+
+
 def may_be_closed(name: str, fingerprints: Collection[str], audiences: Audiences, closed_parts: str) -> bool:
     """Return whether what a source stores may be of a source that had its name, and that not everybody may see.
 
     One that was open may be closed under another name now, or lie within one that is. Taught answers may have been
     chosen for other readers. What others read of its place for fewer people (`closed_parts`) may have been in it.
     """
-    if closed_parts and any(read_closed_parts(fingerprint) != closed_parts for fingerprint in fingerprints):
+    if has_other_parts(fingerprints, closed_parts):
         return True
     if name in audiences.learned:
         chosen_for = (audiences.get_label(name), audiences.fingerprint or OPEN)

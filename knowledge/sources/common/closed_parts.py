@@ -13,7 +13,8 @@ from core.settings import GithubSource, GitlabSource, GitSource, SourceSettings
 from core.settings.audience import Audiences
 from core.settings.places import find_place
 from core.settings.sources import DocumentSource, FilteredSource
-from knowledge.sources.common.documents import PathGlobs, split_remote
+from knowledge.ports import StoredDocument
+from knowledge.sources.common.documents import TAKEN_MARK, PathGlobs, split_remote
 
 # What of a forge's project a source takes.
 _FORGE_FILTERS = {"take", "state", "labels", "exclude_labels"}
@@ -53,6 +54,11 @@ def describe_closed_parts(name: str, sources: Mapping[str, SourceSettings], audi
     filters = source.model_dump(mode="json", include={"include", "exclude", *_FORGE_FILTERS})
     texts = sorted(json.dumps(part, sort_keys=True) for part in parts)
     return hashlib.sha256(json.dumps([filters, *texts]).encode()).hexdigest()[:12]
+
+
+def find_taking(manifest: Mapping[str, StoredDocument]) -> frozenset[str]:
+    """Return the documents that take something from other files, which may be others' alone by now."""
+    return frozenset(path for path, document in manifest.items() if TAKEN_MARK in document.fingerprint)
 
 
 def make_closed_check(name: str, parts: Sequence[ClosedPart]) -> Callable[[str], bool]:

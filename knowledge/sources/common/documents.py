@@ -103,6 +103,8 @@ _KINDS = {
     """,
 }
 
+# What stands in the fingerprint of a document that takes something from other files.
+TAKEN_MARK = "+"
 # Of these most bytes are no text.
 DOCUMENT_KINDS = frozenset({"pdf", "docx", "pptx", "xlsx", "html", "notebook"})
 _KIND_BY_SUFFIX = {suffix: kind for kind, suffixes in _KINDS.items() for suffix in suffixes.split()}

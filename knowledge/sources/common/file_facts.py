@@ -98,7 +98,8 @@ class FileFacts:
 
 def open_file_facts(name: str, settings: FilesSource, data_dir: Path) -> FactsFile[FileFacts]:
     """Return where the facts of one source's files are kept between refreshes."""
-    rules = settings.model_dump_json(exclude={"refresh", "audience", "link"})
+    # Fingerprints of earlier versions do not say what takes something from other files.
+    rules = f"2 {settings.model_dump_json(exclude={'refresh', 'audience', 'link'})}"
     return FactsFile(name, data_dir.expanduser() / FILE_FACTS / f"{name}.json", rules, _get_form)
 
 

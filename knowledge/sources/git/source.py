@@ -21,6 +21,7 @@ from knowledge.ports import Document, Listing
 from knowledge.sources.common.closed_parts import ClosedPart, make_closed_check
 from knowledge.sources.common.documents import (
     DOCUMENT_KINDS,
+    TAKEN_MARK,
     DocumentBudget,
     PathFilter,
     derive_template,
@@ -199,8 +200,8 @@ class GitRepository:
         paths_by_blob: dict[str, list[str]] = {}
         for path in paths:
             if path in listing.fingerprints:
-                paths_by_blob.setdefault(listing.fingerprints[path].partition("+")[0], []).append(path)
-        incomplete_paths = {path for path in paths if "+" in listing.fingerprints.get(path, "")}
+                paths_by_blob.setdefault(listing.fingerprints[path].partition(TAKEN_MARK)[0], []).append(path)
+        incomplete_paths = {path for path in paths if TAKEN_MARK in listing.fingerprints.get(path, "")}
         # What pages show of others may be in files that are no documents of their own.
         revision, all_fingerprints = self._all_fingerprints
         fingerprints = all_fingerprints if revision == listing.revision else listing.fingerprints
@@ -243,7 +244,7 @@ class GitRepository:
         self, git: Git, commits: Mapping[str, str], fingerprints: Mapping[str, str], paths: Collection[str]
     ) -> Mapping[str, Completion]:
         """Return what some listed paths take from other files, of those that take anything. Raises `GitError`."""
-        blobs = {path: text.partition("+")[0] for path, text in fingerprints.items()}
+        blobs = {path: text.partition(TAKEN_MARK)[0] for path, text in fingerprints.items()}
         places = {path: self._split_branch(path) for path in fingerprints}
         kinds = {path: self._path_filter.get_kind(inner) for path, (_, inner) in places.items()}
         outline_kinds = {blobs[path]: get_outline_kind(inner, kinds[path]) for path, (_, inner) in places.items()}
@@ -363,7 +364,7 @@ class GitRepository:
             branch = path.removesuffix(self._split_branch(path)[1])
             pairs = (part for pair in sorted(completion.names.items()) for part in pair)
             shown = "\0".join((completion.expansion.text, *pairs))
-            fingerprints[path] += f"+{fingerprint(shown.encode())}"
+            fingerprints[path] += f"{TAKEN_MARK}{fingerprint(shown.encode())}"
             included_paths.update(branch + included_path for included_path in completion.expansion.included_paths)
         await self._page_cache.keep(set(all_fingerprints.values()))
         return drop_partials(fingerprints, included_paths)

@@ -25,6 +25,7 @@ PAGES = {
     "public/a.md": '# Quokka\n\nThe quokka:\n\n--8<-- "team/plan.md"\n\n```{include} ../team/plan.md\n```\n',
     "public/b.adoc": "= Quokka\n\nThe quokka lives in {town}.\n\ninclude::../team/plan.md[]\n",
     "public/c.rst": "Quokka\n======\n\nThe quokka.\n\n.. include:: ../team/plan.md\n",
+    "public/d.md": "# Alone\n\nThe quokka is alone.\n",
     "team/plan.md": f"# Plan\n\n{SECRET}\n",
     "team/attributes.yml": f"town: {VALUE}\n",
 }
@@ -51,7 +52,10 @@ async def test_a_page_shows_no_file_of_a_closed_source(machine: Machine, tmp_pat
     assert SECRET in told, "as long as it is nobody's alone"
     assert VALUE in told
     team = {**place, "include": ["team/**"], **CLOSED}
-    assert await machine.start(public, team=team) == "", "what was read before shows it"
+    told = await machine.start(public, team=team)
+    assert SECRET not in told, "what was read before shows it"
+    assert VALUE not in told
+    assert "Alone" in told, "what shows no other file stays"
     told = await machine.read(public, team=team)
     assert "The quokka" in told
     assert SECRET not in told
