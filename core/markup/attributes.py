@@ -59,10 +59,15 @@ def show_attributes(attributes: str) -> dict[str, str]:
 
 def _show(values: Mapping[str, str]) -> dict[str, str]:
     title = next((values[name] for name in _LABELS if values.get(name)), "")
-    is_operation = title.startswith("/") and title == values.get("path") and values.get("method")
+    text = next((values[name] for name in _TEXTS if values.get(name)), "")
+    if title.startswith("/") and title == values.get("path") and values.get("method"):
+        # It is no name of what follows it, as a title is.
+        operation = write_code(f"{values['method'].upper()} {title}")
+        title = ""
+        text = f"{operation}: {text}" if text else operation
     return {
-        "title": write_code(f"{values['method'].upper()} {title}") if is_operation else title,
-        "text": next((values[name] for name in _TEXTS if values.get(name)), ""),
+        "title": title,
+        "text": text,
         "type": values.get("type") or values.get("style", ""),
         "items": "|".join(_STRING.findall(values.get("items", ""))),
         "href": values.get("href", ""),
@@ -114,8 +119,8 @@ def strip_objects(attributes: str) -> tuple[str, list[tuple[str, str]]]:
 def show_objects(objects: Sequence[tuple[str, str]]) -> Iterator[dict[str, str]]:
     """Yield what a reader sees of objects, as attributes of a card; of an operation of an API its method and path.
 
-    >>> [item["title"] for item in show_objects([("", '{ path: "/a", method: "get" }'), ("", '{ name: "b" }')])]
-    ['`GET /a`', 'b']
+    >>> [item["text"] for item in show_objects([("", '{ path: "/a", method: "get" }')])]
+    ['`GET /a`']
     """
     for _, text in objects:
         item = _show(_read_object(text))

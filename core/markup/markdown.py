@@ -108,6 +108,7 @@ _SITE_VALUE = re.compile(
 _SENTENCE_ENDS = (".", "!", "?", "。", "！", "？")
 # What divides a card from its head and its foot.
 _CARDS = frozenset(("card", "grid-item-card"))
+_ONLY_CODE = re.compile(r"`[^`\n]+`")
 _CARD_RULE = re.compile(r"(?:\^{3,}|\+{3,})[ \t]*$")
 
 
@@ -138,7 +139,8 @@ def read_markdown(
     reader = _Reader(parser, read_rst, kernel[1].lower() if kernel else "")
     blocks = reader.read_document(source.lines, source.numbers, {**names, **read_substitutions(text)})
     # A page that shows what other files say, as of an API, has nothing else to be found by.
-    is_described = SHOWN_DESCRIPTION in names or all(block.kind == "definition" for block in blocks)
+    has_text = any(block.kind != "definition" and not _ONLY_CODE.fullmatch(block.text) for block in blocks)
+    is_described = SHOWN_DESCRIPTION in names or not has_text
     description, description_line = read_description(text) if is_described else ("", 0)
     if description:
         has_heading = blocks[:1] and blocks[0].kind == "heading" and blocks[0].level == 1

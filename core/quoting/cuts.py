@@ -181,35 +181,62 @@ def complete(cut: Cut, passage: Passage, page: Sequence[Passage], others: Sequen
     A short page is shown whole. Otherwise the section is shown from its beginning, and with the sections below it, as
     far as there is room; of a long one the cut, those of the `others` that are of this section, and the beginning.
     """
+    found = _find_section(cut, passage, page)
+    if found is None:
+        return cut
+    if found.is_whole_page and _measure_all(found.sections) <= PAGE_CHARS:
+        return _join(found.sections, cut.position)
+    cuts = [cut, *(other for other in others if other.heading == cut.heading)]
+    return _fit(found.section, found.below, cuts)
+
+
+def append(cut: Cut, other: Cut, passage: Passage, page: Sequence[Passage]) -> Cut:
+    """Return a cut with another one of its page below it, which is of a passage; as it was where there is no room.
+
+    The other one is shown from the beginning of its section, if there is room for that.
+    """
+    found = _find_section(other, passage, page)
+    begun = found.section.statements[: found.section.statements.index(other.statements[-1]) + 1] if found else ()
+    for part in (begun, other.statements):
+        statements = [statement for statement in part if statement not in cut.statements]
+        if statements and _measure((*cut.statements, *statements)) <= PAGE_CHARS:
+            heading = Statement("prose", f"**{other.heading}**" if other.heading != cut.heading else ELLIPSIS)
+            return replace(cut, statements=(*cut.statements, heading, *statements))
+    return cut
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a section is among those around it, and whether these are the whole page."""
+
+    sections: Sequence[Section]
+    index: int
+    is_whole_page: bool
+    starts_page: bool
+
+    @property
+    def section(self) -> Section:
+        return self.sections[self.index]
+
+    @property
+    def below(self) -> list[Section]:
+        """The sections below it. What the first passage continues may be of any level."""
+        is_known = bool(self.section.level) or self.starts_page
+        return _find_below(self.sections[self.index :]) if is_known else []
+
+
+def _find_section(cut: Cut, passage: Passage, page: Sequence[Passage]) -> _Place | None:
+    """Return the section of a cut of a passage, None for what is no part of a page."""
     number = next((number for number, other in enumerate(page) if other.id == passage.id), None)
     if number is None or passage.kind != PAGE_KIND:
-        return cut
+        return None
     start = max(0, number - MAX_NEIGHBOURS)
     around = page[start : number + MAX_NEIGHBOURS + 1]
     sections = list(read_sections(replace(around[0], text="\n\n".join(other.text for other in around))))
-    own = [
-        index
-        for index, section in enumerate(sections)
-        if section.heading == cut.heading and cut.statements[-1] in section.statements
-    ]
-    if not own:
-        return cut
-    if len(around) == len(page) and _measure_all(sections) <= PAGE_CHARS:
-        return _join(sections, cut.position)
-    section = sections[own[0]]
-    # What the first passage continues may be of any level.
-    is_known = bool(section.level) or not start
-    cuts = [cut, *(other for other in others if other.heading == cut.heading)]
-    return _fit(section, _find_below(sections[own[0] :]) if is_known else [], cuts)
-
-
-def append(cut: Cut, other: Cut) -> Cut:
-    """Return a cut with another one of its page below it, or as it was: where it has it already, or has no room."""
-    statements = [statement for statement in other.statements if statement not in cut.statements]
-    if not statements or _measure((*cut.statements, *statements)) > PAGE_CHARS:
-        return cut
-    heading = Statement("prose", f"**{other.heading}**" if other.heading != cut.heading else ELLIPSIS)
-    return replace(cut, statements=(*cut.statements, heading, *statements))
+    for index, section in enumerate(sections):
+        if section.heading == cut.heading and cut.statements[-1] in section.statements:
+            return _Place(sections, index, len(around) == len(page), not start)
+    return None
 
 
 def _find_below(sections: Sequence[Section]) -> list[Section]:
@@ -249,6 +276,9 @@ def _pick(statements: Sequence[Statement], cuts: Sequence[Cut]) -> tuple[Stateme
             shown |= places
         elif len(places) == 1:
             break
+    # What only announces what has no room.
+    gaps = (place for place in shown if place + 1 < len(statements) and place + 1 not in shown)
+    shown -= {place for place in gaps if statements[place].text.endswith(_COLONS)}
     picked: list[Statement] = []
     for place in sorted(shown):
         if picked and place - 1 not in shown:

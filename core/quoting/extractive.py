@@ -154,7 +154,7 @@ def _compose(cuts: Sequence[Cut], passages: Sequence[Passage], page: Sequence[Pa
     parts = [cut for cut in cuts if _get_page(passages[cut.position]) == name]
     first = complete(cuts[0], passages[cuts[0].position], page, parts[1:])
     for part in parts[1:]:
-        first = append(first, part)
+        first = append(first, part, passages[part.position], page)
     others = (cut for cut in cuts[1:] if _get_page(passages[cut.position]) != name)
     return [first, *islice(others, MAX_QUOTES - 1)]
 

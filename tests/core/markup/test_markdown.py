@@ -628,7 +628,7 @@ def test_mdx_is_read_without_its_script() -> None:
             "   | `on` | `bool` | `no` | Is \\<T> |\n   | `hours` | `{ start: string; }[]` |  | It's (9-12) |\n"
             "   | `data` | `{ [key]: any } \\| null` |  | More |",
         ),
-        ("<Page operations={[{'path': '/v1/a/{id}', 'method': 'get'}]} />\n\nText.", "**`GET /v1/a/{id}`**\n\nText."),
+        ("<Page operations={[{'path': '/v1/a/{id}', 'method': 'get'}]} />\n\nText.", "`GET /v1/a/{id}`\n\nText."),
         ("Of type:\n\n---type-table---\n../types/a.ts#Filter\n---end---\n\nText.", "Of type:\n\nText."),
         ("<Grid columns={{ sm: { span: 2 } }} size={{ lg: { width: 'x' } }} />\n\nText.", "Text."),
         ('<Box style={{color: "red"}} title="Hot">\nIt is.\n</Box>', "**Hot**\n\nIt is."),
@@ -1385,7 +1385,7 @@ def test_code_of_any_component_is_code(text: str, expected: str) -> None:
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
-        ('<Api calls={[{"path": "/v1/a", "method": "get"}]} />', "All a **b**.\n\n**`GET /v1/a`**"),
+        ('<Api calls={[{"path": "/v1/a", "method": "get"}]} />', "All a **b**.\n\n`GET /v1/a`"),
         ("", "All a **b**."),
         ("Text.", "Text."),
     ],

@@ -141,3 +141,28 @@ async def test_other_parts_of_the_page_follow_below_their_headings() -> None:
     assert "> **Empty a lake**" in first
     assert "> **Empty a lake by night**" in first
     assert first.count("[p") == second.count("[p") == 1
+
+
+async def test_another_part_is_shown_from_the_beginning_of_its_section() -> None:
+    page = make_page(
+        "# Lakes of tarn\n\nEmpty a lake of tarn with the sluice.",
+        f"## Something else\n\n{FILLER * 30}",
+        f"## Pumps\n\n| Lake | Pump |\n|---|---|\n| Big | Blue |\n\n{'A pump is loud. ' * 4}",
+        f"Empty a lake of tarn with the pump by night. {'Sleep is good. ' * 20}",
+        f"## Last\n\n{FILLER * 30}",
+    )
+    text = await quote("How do I empty a lake of tarn?", page, 0)
+    assert text.index("sluice") < text.index("> **Pumps**") < text.index("Pump: Blue") < text.index("by night")
+
+
+async def test_what_announces_something_is_left_out_with_it() -> None:
+    page = make_page(
+        "# Limits\n\nThese are the limits of tarn.",
+        f"The pump of tarn is started like this:\n\n```sh\n{'pump --start # loud' * 80}\n```",
+        *[f"{FILLER * 9}" for _ in range(3)],
+        "A lake has at most seven boats.",
+    )
+    text = await quote("How many boats has a lake?", page, 5)
+    assert text.startswith("> **Limits**\n>\n> These are the limits of tarn.")
+    assert "seven boats" in text
+    assert "started like this" not in text
