@@ -30,6 +30,8 @@ MAX_PASSAGES = 8
 # further passages are looked at, those that share the most words with the question.
 MAX_READ_PAGES = 2
 MAX_PAGE_PASSAGES = 12
+# A passage takes 0.2 ms to read: of a book, those around the one that was found.
+MAX_SEEN_PASSAGES = 300
 # Comparing vectors takes time: only for those that share the most words.
 MAX_CUTS = 24
 MAX_STATEMENT_CHARS = 400
@@ -90,8 +92,8 @@ async def extract(
     """
     found = passages[:MAX_PASSAGES]
     pages = await _read_best_pages(found, library)
-    # Reading a large page takes milliseconds.
     subjects = [Subject.from_question(query, await library.term_weights(query)) for query in queries]
+    # Reading a large page takes milliseconds.
     passages = (*found, *await asyncio.to_thread(_find_parts, subjects, found, pages))
     rankings = [
         await _rank_cuts(query, subject, passages, library, timeout_s)
@@ -131,7 +133,10 @@ def _find_parts(
     parts: list[Passage] = []
     for name, page in pages.items():
         found = [passage for passage in passages if _get_page(passage) == name]
-        others = [other for other in page if not any(_holds(passage, other) for passage in found)]
+        place = next((place for place, other in enumerate(page) if _holds(found[0], other)), 0)
+        start = max(0, min(place - MAX_SEEN_PASSAGES // 2, len(page) - MAX_SEEN_PASSAGES))
+        near = page[start : start + MAX_SEEN_PASSAGES]
+        others = [other for other in near if not any(_holds(passage, other) for passage in found)]
         words = [tokenize(f"{other.title}\n{other.text}") for other in others]
         coverages = [max(subject.get_coverage(tokens) for subject in subjects) for tokens in words]
         best = sorted(range(len(others)), key=lambda index: -coverages[index])[:MAX_PAGE_PASSAGES]
@@ -235,7 +240,8 @@ async def _compare(
 
 
 def _get_page(passage: Passage) -> tuple[str, str]:
-    return passage.source, passage.path
+    # A result of another service may have no path.
+    return passage.source, passage.path or passage.url or passage.id
 
 
 def _find_pages(

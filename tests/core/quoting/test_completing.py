@@ -10,7 +10,7 @@ import pytest
 from core.citations.markers import resolve_markers
 from core.errors import StoreError
 from core.quoting.cuts import PAGE_CHARS
-from core.quoting.extractive import extract
+from core.quoting.extractive import MAX_PAGE_PASSAGES, extract
 from core.types import Passage
 from tests.support.fixtures import InMemoryLibrary, passage
 
@@ -166,3 +166,25 @@ async def test_what_announces_something_is_left_out_with_it() -> None:
     assert text.startswith("> **Limits**\n>\n> These are the limits of tarn.")
     assert "seven boats" in text
     assert "started like this" not in text
+
+
+async def test_of_a_book_the_passages_around_the_one_that_was_found_are_looked_at() -> None:
+    page = make_page(*[f"## Lake {number}\n\n{FILLER * 9}" for number in range(2000)])
+    near = replace(page[1100], text="## Lake of boats\n\nA lake has at most seven boats, and each has a rudder.")
+    far = replace(page[10], text="## Lake of rudders\n\nA lake has at most seven boats, and each has a rudder.")
+    page = [*page[:10], far, *page[11:1100], near, *page[1101:]]
+    found = await extract(["How many boats has a lake?"], [page[1000]], InMemoryLibrary(page), 0.3)
+    assert found.text.startswith("> **Lake of boats**")
+    assert far not in found.passages
+    assert len(found.passages) <= 1 + MAX_PAGE_PASSAGES
+
+
+async def test_results_without_a_path_are_pages_of_their_own() -> None:
+    results = [
+        replace(passage(name, f"A lake of {name} has seven boats.", source="web"), path="", url=f"https://{name}.test/")
+        for name in ("tarn", "mere")
+    ]
+    found = await extract(["How many boats has a lake?"], results, InMemoryLibrary(), 0.3)
+    first, second = found.text.split("\n\n")
+    assert ("tarn" in first, "mere" in first) == ("mere" in second, "tarn" in second)
+    assert {first[-4:], second[-4:]} == {"[p1]", "[p2]"}
