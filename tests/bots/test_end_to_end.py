@@ -49,7 +49,8 @@ def connected_deployment(deployment: Deployment, telegram: TelegramPeer, model: 
 def test_a_repository_becomes_a_cited_answer(deployment: Deployment) -> None:
     answer = deployment.json("ask", "How do I change the signing key of sessions?")
     assert answer["extractive"]
-    assert answer["nearest"] == []
+    named_paths = {page["path"] for page in answer["nearest"]}
+    assert named_paths.isdisjoint(citation["path"] for citation in answer["citations"])
     assert "rotate_keys" in answer["answer"]
     assert "[1]" in answer["answer"]
     citation = answer["citations"][0]

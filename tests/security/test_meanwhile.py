@@ -8,13 +8,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from bots.api.clients import ClientAnswers
 from bots.api.mcp.knowledge import Knowledge
-from bots.api.mcp.server import RUN_TOOLS, _run_tool
+from bots.api.mcp.server import RUN_TOOLS, _judge_response, _run_tool
 from bots.api.running import RunningAnswers
 from core.answering import service
 from core.answering.pipeline import answer
@@ -156,7 +157,7 @@ async def test_a_search_over_mcp_returns_no_words_that_are_withheld_meanwhile(tm
     async with opened(tmp_path, "everyone") as bot:
         answers = ClientAnswers(bot.live, RunningAnswers(bot.app.answer, 2))
 
-        async def open_knowledge() -> Knowledge:
+        async def open_knowledge(_: str) -> Knowledge:
             async def ask(text: str) -> Reply:
                 raise AssertionError(text)
 
@@ -167,8 +168,11 @@ async def test_a_search_over_mcp_returns_no_words_that_are_withheld_meanwhile(tm
             await withhold(bot, CLOSED_WORD)
             return result
 
+        knowledge = await open_knowledge("")
+        over_stdio: Any = SimpleNamespace(request=None)
+        require_rights = _judge_response(over_stdio, knowledge, open_knowledge)
         with pytest.raises(UsageError, match="ask again"):
-            await _run_tool(search, open_knowledge, {"query": QUESTION})
+            await _run_tool(search, knowledge, require_rights, {"query": QUESTION})
 
 
 async def test_a_note_to_a_team_has_no_words_that_are_withheld_meanwhile(tmp_path: Path) -> None:

@@ -80,12 +80,14 @@ async def test_taught_answers_belong_to_the_thread_of_their_message(old_journal:
     database = await Database.open(old_journal)
     repository = TaughtAnswerRepository(database)
 
-    async def list_questions(platform: str, thread: str) -> list[str]:
-        reader = replace(PRESS, key=ConversationKey(platform, "C", thread))
+    async def list_questions(platform: str, thread: str, *, is_restricted: bool = False) -> list[str]:
+        state = ThreadState(is_restricted=is_restricted)
+        reader = replace(PRESS, key=ConversationKey(platform, "C", thread), thread_state=state)
         return [answer.question for answer in await repository.list_answers(reader=reader)]
 
     # Another bot in the chat did not know that the thread is closed.
-    assert await list_questions("discord", "p") == ["From closed?", "From open?"]
+    assert await list_questions("discord", "p", is_restricted=True) == ["From closed?", "From open?"]
+    assert await list_questions("discord", "p") == ["From open?"]
     # Nobody knows whether the others were taught in a closed thread.
     for thread in ("", "t", "command:U1"):
         assert await list_questions("discord", thread) == ["From open?"]
