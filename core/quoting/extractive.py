@@ -32,8 +32,9 @@ MAX_READ_PAGES = 2
 MAX_PAGE_PASSAGES = 12
 # A passage takes 0.2 ms to read: of a book, those around the one that was found.
 MAX_SEEN_PASSAGES = 300
-# Comparing vectors takes time: only for those that share the most words.
-MAX_CUTS = 24
+# Comparing vectors takes time: only for those that share the most words, and statement by statement for the best.
+MAX_CUTS = 12
+MAX_BEST_CUTS = 6
 MAX_STATEMENT_CHARS = 400
 MAX_QUOTES = 2
 # What is quoted beside the best cut fits nearly as well. Of 112 questions about eight projects, every share up to 0.8
@@ -184,24 +185,26 @@ async def _rank_cuts(
     cuts = [cut for position, passage in enumerate(passages) for cut in cut_passage(passage, position)]
     priors = _get_priors(passages)
     coverages = [subject.get_coverage(tokenize(_get_text(cut, passages))) for cut in cuts]
-    first = sorted(range(len(cuts)), key=lambda index: -coverages[index] - priors[cuts[index].position])[:MAX_CUTS]
-    likenesses = [[coverages[index]] for index in first]
-    similarities: Sequence[float] = [0.0] * len(first)
+    order = sorted(range(len(cuts)), key=lambda index: -coverages[index] - priors[cuts[index].position])
+    best = [cuts[index] for index in order[:MAX_CUTS]]
+    shares = [coverages[index] for index in order[:MAX_CUTS]]
+    page_scores = [priors[cut.position] for cut in best]
+    likenesses: Sequence[Sequence[float]] = [[share] for share in shares]
     # Without vectors (a language that the embedder hardly knows), words alone decide.
     if any(passage.similarity for passage in passages):
         try:
             async with asyncio.timeout(timeout_s):
-                compared = await _compare(question, [cuts[index] for index in first], passages, library)
+                headings = [_get_headings(cut, passages) for cut in best]
+                likenesses = await _compare(question, best, headings, shares, library, page_scores=page_scores)
         except (TimeoutError, ServiceError) as error:
             _log.warning("extract.without_vectors", error=str(error) or f"not in {timeout_s:.1f} s")
-        else:
-            similarities = [values[0] for values in compared]
-            likenesses = [[*own, *values] for own, values in zip(likenesses, compared, strict=True)]
     ranking = [
-        RankedCut(cuts[index], mean(own[:2]), mean(own) + priors[cuts[index].position], similarity)
-        for index, own, similarity in zip(first, likenesses, similarities, strict=True)
+        RankedCut(cut, mean(own[:2]), mean(own) + score, own[1] if own[1:] else 0.0)
+        for cut, own, score in zip(best, likenesses, page_scores, strict=True)
     ]
-    return sorted(ranking, key=lambda cut: -cut.score)
+    # The others do not fit, as far as is known: they tell what their pages are about.
+    rest = [RankedCut(cuts[index], 0.0, 0.0) for index in order[MAX_CUTS:]]
+    return [*sorted(ranking, key=lambda cut: -cut.score), *rest]
 
 
 def _get_priors(passages: Sequence[Passage]) -> list[float]:
@@ -224,19 +227,35 @@ def _get_text(cut: Cut, passages: Sequence[Passage]) -> str:
 
 
 async def _compare(
-    question: str, cuts: Sequence[Cut], passages: Sequence[Passage], library: Library
-) -> list[tuple[float, float, float]]:
-    """Return the cosines of a question with each cut, its headings, and its best statement."""
-    headings = [_get_headings(cut, passages) for cut in cuts]
+    question: str,
+    cuts: Sequence[Cut],
+    headings: Sequence[str],
+    shares: Sequence[float],
+    library: Library,
+    *,
+    page_scores: Sequence[float],
+) -> list[list[float]]:
+    """Return the likenesses of each cut: its share of words, and its cosine and those of its titles and best statement.
+
+    The statements are those of the best by the other three; where none is compared, the whole cut stands for it.
+    """
+    texts = list(dict.fromkeys([*(cut.text for cut in cuts), *headings]))
+    cosines = dict(zip(texts, await library.similarity(question, texts), strict=True))
+    likenesses = [
+        [share, cosines[cut.text], cosines[heading]] for cut, heading, share in zip(cuts, headings, shares, strict=True)
+    ]
+    order = sorted(range(len(cuts)), key=lambda index: -mean(likenesses[index]) - page_scores[index])
     statements = [
-        [f"{cut.heading}: {statement.quotation[:MAX_STATEMENT_CHARS]}" for statement in cut.statements] for cut in cuts
+        (index, f"{cuts[index].heading}: {statement.quotation[:MAX_STATEMENT_CHARS]}")
+        for index in order[:MAX_BEST_CUTS]
+        for statement in cuts[index].statements
     ]
-    texts = dict.fromkeys([*(cut.text for cut in cuts), *headings, *(text for own in statements for text in own)])
-    cosines = dict(zip(texts, await library.similarity(question, list(texts)), strict=True))
-    return [
-        (cosines[cut.text], cosines[heading], max(cosines[text] for text in own))
-        for cut, heading, own in zip(cuts, headings, statements, strict=True)
-    ]
+    best = dict.fromkeys(range(len(cuts)), -1.0)
+    for (index, _), cosine in zip(
+        statements, await library.similarity(question, [text for _, text in statements]), strict=True
+    ):
+        best[index] = max(best[index], cosine)
+    return [[*own, best[index] if index in order[:MAX_BEST_CUTS] else own[1]] for index, own in enumerate(likenesses)]
 
 
 def _get_page(passage: Passage) -> tuple[str, str]:
