@@ -23,6 +23,7 @@ from core.messaging.policy.permissions import Permissions
 from core.observability.logs import get_logger
 from core.ports import Adapter, Delivery
 from core.settings import Settings
+from core.storage.chat_history import ChatHistory
 from core.storage.feedback import FeedbackRepository, JournaledAnswer, Rating
 from core.storage.messages import Journal
 from core.storage.tables import may_be_shown
@@ -82,6 +83,7 @@ class FeedbackHandler:
     ) -> None:
         self._settings = settings.feedback
         self._journal = journal
+        self._history = ChatHistory(journal.database)
         self._repository = repository
         self._permissions = permissions
         self._give_command = give_command
@@ -230,6 +232,9 @@ class FeedbackHandler:
             return texts.retry_disabled
         if question.origin.purpose == "retry":
             return texts.already_retried
+        # It would be asked again as in private, with the role that its author has there.
+        if await self._history.is_read_by_others(question):
+            return texts.unknown_answer
         if not await self._may_change(adapter, press, question):
             return texts.only_asker
         if not answer.is_complete:
