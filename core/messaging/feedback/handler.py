@@ -19,6 +19,7 @@ from core.messaging.feedback.rating_buttons import (
     with_buttons,
 )
 from core.messaging.feedback.running_answers import RunningAnswers
+from core.messaging.journaling import JournaledDelivery
 from core.messaging.policy.permissions import Permissions
 from core.observability.logs import get_logger
 from core.ports import Adapter, Delivery
@@ -119,8 +120,11 @@ class FeedbackHandler:
             _log.info("press.not_acknowledged", error=str(error) or "it took too long")
         await self._journal.mark_skipped(press, result.outcome)
 
-    async def with_retry_context(self, message: Message, question: Question) -> Question:
-        """Return the question to answer; a retry also carries the first answer and what was wrong with it."""
+    async def with_retry_context(self, message: Message, question: Question, delivery: JournaledDelivery) -> Question:
+        """Return the question to answer; a retry also carries the first answer and what was wrong with it.
+
+        It is not shown once somebody whose words the first answer has was forgotten.
+        """
         if message.origin.purpose != "retry":
             return question
         first_answer = await self._repository.find_answer(replace(message, reply_to=message.origin.root_id))
@@ -128,6 +132,7 @@ class FeedbackHandler:
             return question
         if not may_be_shown(first_answer.visible_sources, self._permissions.visible_labels(message)):
             return question
+        delivery.conversation = {*delivery.conversation, first_answer.number}
         original_question = first_answer.question
         previous_turns = (
             Turn("user", original_question.text, original_question.author, original_question.author_id),
