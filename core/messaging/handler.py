@@ -339,6 +339,7 @@ class Handler:
         self, adapter: Adapter, message: Message, decision: GateDecision, delivery: JournaledDelivery
     ) -> None:
         delivery.is_notice = bool(decision.canned_reply)
+        delivery.conversation, delivery.opinion = decision.made_of, decision.opinion
         is_public = delivery.is_notice or delivery.is_approved or delivery.has_begun
         delivery.is_draft = is_draft = self._drafts.takes(message) and not is_public
         if reason := decision.reason or await self._find_block(message, decision, is_draft=is_draft):
@@ -437,7 +438,7 @@ class Handler:
         question = replace(question, visible_sources=searched_sources, is_unprompted=is_unprompted)
         question = with_attachments(question, message, adapter, voice)
         question = with_speech(question, message, voice, adapter, self._journal)
-        question = await self._feedback.with_retry_context(message, question)
+        question = await self._feedback.with_retry_context(message, question, delivery)
         async with self._feedback.running_answers.track(message, is_resumed=sink.is_resumed) as stop:
             # What others have begun to read is finished, and an expert who is called in is told what about.
             may_be_silent = decision.is_unprompted and not (sink.is_resumed or self._handoff.calls_for("nothing_found"))

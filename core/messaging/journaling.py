@@ -54,7 +54,7 @@ class JournaledDelivery:
     `check_rights` is asked before anything of the reply is shown; it raises `RightsChanged`. It calls `require_left`
     once it has waited for the platform. `visible_labels` are those of the sources that could be told of when the reply
     was begun. Of what may be somebody else's, it is made from `brought_parts` of its question, and from the messages
-    whose numbers are its `conversation`.
+    whose numbers are its `conversation`. A model's `opinion` is why it is made, "" for none.
 
     `is_visible` says whether people can see anything of the reply, as far as is known. `is_in_doubt` is whether the
     last run ended while it posted the reply; `final_reply` is the reply that is to be delivered, once it is known.
@@ -73,6 +73,7 @@ class JournaledDelivery:
         self.check_rights: Callable[[], Awaitable[None]] | None = None
         self.brought_parts: tuple[StoredPart, ...] = ()
         self.conversation: Collection[int] = ()
+        self.opinion = ""
         self.visible_labels = frozenset[str]()
         self.final_reply: Reply | None = None
         self.parts: dict[int, str] = {}
@@ -142,6 +143,8 @@ class JournaledDelivery:
     async def mark_final(self, reply: Reply) -> None:
         """Record the final reply before it is posted: the next start delivers what is left of it."""
         if self.final_reply is None:
+            # Whoever is forgotten in the opinion has to find it.
+            reply = replace(reply, trace=replace(reply.trace, opinion=self.opinion or reply.trace.opinion))
             self.final_reply = reply
             await self._journal.mark_delivery(self._message, reply, self.parts)
 

@@ -52,9 +52,12 @@ def _truncate(text: str) -> str:
 
 
 def watch_history(message: Message, history: History, delivery: JournaledDelivery) -> None:
-    """Let an answer not be shown once somebody else whose words are in its conversation was forgotten."""
+    """Let an answer not be shown once somebody else whose words are in its conversation was forgotten.
+
+    Their words may stand in earlier answers to the same person.
+    """
     delivery.brought_parts = tuple(_list_brought(message))
-    delivery.conversation = [number for number, author_id in history.authors.items() if author_id != message.author_id]
+    delivery.conversation = {*delivery.conversation, *history.numbers}
 
 
 def _list_brought(message: Message) -> Iterator[StoredPart]:

@@ -62,11 +62,12 @@ class HistoryMessage:
 
 @dataclass(frozen=True, slots=True)
 class EarlierAnswer:
-    """An earlier question of the chat and its answer, `age_s` seconds ago."""
+    """An earlier question of the chat and its answer, `age_s` seconds ago; `number` is that in the journal."""
 
     question: str
     reply: str
     age_s: float
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +134,7 @@ class ChatHistory(Repository):
         return await self._database.fetch_first(statements.SELECT_LATER_IN_PUBLIC, identity) is not None
 
     async def are_remembered(self, numbers: Collection[int]) -> bool:
-        """Return whether all of these messages are there with their authors: none of them was forgotten."""
+        """Return whether all of these messages are there with their authors and answers: nobody was forgotten."""
         rows = await self._database.fetch_all(statements.SELECT_REMEMBERED, {"others": list(numbers)})
         return len(rows) == len(numbers)
 
@@ -156,7 +157,8 @@ class ChatHistory(Repository):
         Answers that could be made from sources without `visible_labels` are left out.
         """
         columns = messages.c
-        query = statements.select_newest("text", "reply", "citations", "settled_at", "visible_sources").where(
+        names = ("number", "text", "reply", "citations", "settled_at", "visible_sources")
+        query = statements.select_newest(*names).where(
             columns.state == "answered",
             columns.reply != "",
             columns.command.in_(ASK_COMMANDS),
@@ -165,7 +167,7 @@ class ChatHistory(Repository):
         )
         rows = await self._database.fetch_all(query, statements.identify(message))
         return [
-            EarlierAnswer(row.text, row.reply, _age_s(row.settled_at))
+            EarlierAnswer(row.text, row.reply, _age_s(row.settled_at), row.number)
             for row in rows
             if row.citations and may_be_shown(row.visible_sources, visible_labels)
         ]

@@ -26,11 +26,12 @@ MAX_STOPS = 20
 
 @dataclass(frozen=True, slots=True)
 class JournaledAnswer:
-    """A question and its answer from the journal. Both texts are empty after their retention.
+    """A question and its answer from the journal, with the number of the row. Both texts are empty after retention.
 
     `visible_sources` are those that the answer could be made from; None: all.
     """
 
+    number: int
     question: Message
     reply: str
     reply_id: str
@@ -89,6 +90,7 @@ class FeedbackRepository(Repository):
         passage_ids = tuple(dict.fromkeys(str(citation["passage_id"]) for citation in row.citations or ()))
         strategy = str((row.trace or {}).get("strategy", ""))
         return JournaledAnswer(
+            row.number,
             to_message(row),
             row.reply,
             row.reply_id,

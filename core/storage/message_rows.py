@@ -56,10 +56,10 @@ _MESSAGE_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Turns of a conversation, oldest first, and who asked the questions in it, by the numbers of their messages."""
+    """Turns of a conversation, oldest first, and the numbers of the messages that they are made of."""
 
     turns: Sequence[Turn]
-    authors: Mapping[int, str]
+    numbers: Sequence[int]
 
 
 def to_message(row: ResultRow[Any]) -> Message:
@@ -102,7 +102,7 @@ def read_left(reply: Reply, delivery: Mapping[str, Any] | None) -> Reply:
     """Return a reply as far as it is still there where it was recorded; itself if nothing of it was forgotten."""
     if delivery is None:
         return Reply("")
-    if delivery["trace"] == Reply("").trace.to_json() and reply.trace.query:
+    if trace_from_json(delivery["trace"]) == Reply("").trace:
         reply = replace(reply, trace=Reply("").trace)
     if reply.image_description and not delivery["image_description"]:
         reply = replace(reply, image_description="")

@@ -375,8 +375,8 @@ class Journal:
         rows = await self.database.fetch_all(statements.SELECT_HISTORY, parameters)
         shown_rows = [row for row in reversed(rows) if may_be_shown(row.visible_sources, visible_labels)]
         turns = [turn for row in shown_rows for turn in to_turns(row)]
-        authors = {row.number: row.author_id for row in shown_rows if row.author_id}
-        return History(turns[-limit:], authors) if limit else History([], {})
+        numbers = [row.number for row in shown_rows if row.author_id]
+        return History(turns[-limit:], numbers) if limit else History([], [])
 
     async def get_recent_questions(self, limit: int) -> Sequence[str]:
         """Return the texts of the last `limit` answered questions of all chats, newest first."""

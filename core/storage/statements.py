@@ -58,7 +58,9 @@ _IS_OURS = and_(_IS_OWN, or_(_OWNER == "", _COLUMNS.owner == _OWNER))
 _IS_DROPPED = and_(_COLUMNS.state == "silent", _COLUMNS.reason == SkipReason.DRAFT_FORGOTTEN.text)
 _IS_QUESTION = _COLUMNS.command.in_(ASK_COMMANDS)
 _IS_UNFINISHED = _COLUMNS.state.in_(UNFINISHED_STATES)
-_IS_REMEMBERED = and_(_COLUMNS.number.in_(bindparam("others", expanding=True)), _COLUMNS.author_id != "")
+# Who was forgotten may have asked another question: then its answer, which had words of theirs, is gone.
+_IS_WHOLE = and_(_COLUMNS.author_id != "", or_(_COLUMNS.state != "answered", _COLUMNS.reply != ""))
+_IS_REMEMBERED = and_(_COLUMNS.number.in_(bindparam("others", expanding=True)), _IS_WHOLE)
 
 INSERT = insert(messages)
 # The new values of columns are given beside the parameters.
@@ -85,7 +87,7 @@ SELECT_LATER_IN_PUBLIC = (
     .where(_COLUMNS.number > select(_COLUMNS.number).where(_IS_OWN).correlate(None).scalar_subquery())
     .limit(1)
 )
-# Those of `others`, by their numbers, that have their authors: who was forgotten is in none.
+# Those of `others`, by their numbers, that have their authors and answers: who was forgotten is in none.
 SELECT_REMEMBERED = select(_COLUMNS.number).where(_IS_REMEMBERED)
 SELECT_LOCKED_REMEMBERED = SELECT_REMEMBERED.with_for_update(read=True)
 SELECT_HISTORY = (

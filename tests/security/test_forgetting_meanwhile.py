@@ -41,6 +41,7 @@ from tests.support.forgetting import (
     WORD,
     find_columns,
     opened,
+    tell,
 )
 from tests.support.journal import read_history
 from tests.support.recording_bot import Bot, RecordingAdapter, Sender
@@ -359,6 +360,124 @@ async def test_no_opinion_has_words_of_a_person_forgotten_meanwhile(
         await bot.deliver(BOB, "How does the launcher start?", addressed=False)
         assert ("Reply(text=" in bot.output()) == should_speak
         assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
+
+
+class Repeating:
+    """A model that repeats what was written before a message, and wants to speak."""
+
+    async def ask(
+        self, message: Message, passages: Sequence[Passage], recent_messages: Sequence[HistoryMessage]
+    ) -> Opinion:
+        return Opinion(True, " ".join(other.text for other in recent_messages))
+
+
+@pytest.mark.parametrize("is_shown", [False, True], ids=["before it is shown", "while it is shown"])
+async def test_no_opinion_is_kept_of_a_person_forgotten_while_the_answer_is_made(
+    tmp_path: Path, journal_settings: JournalSettings, monkeypatch: pytest.MonkeyPatch, *, is_shown: bool
+) -> None:
+    async with opened(tmp_path, journal_settings) as bot:
+        monkeypatch.setattr(bot.processor._handler._gate, "_second_opinion", Repeating())
+        await bot.deliver(ANN, f"The {WORD} is done.", addressed=False)
+        if is_shown:
+            show_late(bot)
+        else:
+            forget_before_showing(monkeypatch, bot)
+        await bot.deliver(BOB, "How does the launcher start?", addressed=False)
+        assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
+
+
+def forget_before_showing(monkeypatch: pytest.MonkeyPatch, bot: Bot) -> list[str]:
+    """Let Ann forget once the next answer is written, and before it is shown. Return where what is written goes."""
+    finish = RecordedSink.finish
+    written = list[str]()
+
+    async def forget_and_finish(sink: RecordedSink, reply: Reply) -> None:
+        written.append(reply.text)
+        await forget_ann(bot)
+        await finish(sink, reply)
+
+    monkeypatch.setattr(RecordedSink, "finish", forget_and_finish)
+    return written
+
+
+def shows(bot: Bot, word: str) -> bool:
+    """Return whether whole answers have a word; what was shown of one before its end is another matter."""
+    return any(word in reply.text for sink in bot.adapter("telegram").sinks for reply in sink.replies)
+
+
+async def test_words_in_an_earlier_answer_to_somebody_else_are_forgotten_too(
+    tmp_path: Path, journal_settings: JournalSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing of Ann's is in the conversation itself: Bob has quoted her, and the bot has told him."""
+    async with opened(tmp_path, journal_settings) as bot:
+        said = await bot.deliver(ANN, SAID, addressed=False)
+        await bot.deliver(BOB, "What is it?", reply_to=said.id, quoted=SAID, quoted_authors=(ANN_ID,))
+        assert shows(bot, WORD)
+        bot.output()
+        written = forget_before_showing(monkeypatch, bot)
+        await bot.deliver(BOB, "And how do I start it then?")
+        assert (WORD in written[0], shows(bot, WORD)) == (True, False)
+        assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
+
+
+async def test_words_in_an_answer_that_is_to_be_bettered_are_forgotten_too(
+    tmp_path: Path, journal_settings: JournalSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others have said so much since that Ann is in the conversation no more."""
+    async with opened(tmp_path, journal_settings, answer={"history_turns": 2}) as bot:
+        await bot.deliver(ANN, f"{SAID}. How does the launcher start?")
+        asked = await bot.deliver(BOB, "and what about it?")
+        await bot.deliver(Sender(ANN.chat, "46"), "What starts the launcher?")
+        assert shows(bot, WORD)
+        bot.output()
+        assert bot.model
+        bot.model.replies["write"] = lambda body: tell(body).replace("as somebody said", "once more")
+        written = forget_before_showing(monkeypatch, bot)
+        key = ConversationKey("telegram", ANN.chat, rating_buttons.THREAD)
+        await bot.deliver(BOB, RETRY, RATING_COMMAND, reply_to=asked.id, key=key)
+        assert (WORD in written[0], shows(bot, WORD)) == (True, False)
+        assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
+
+
+async def test_no_query_is_kept_of_a_person_forgotten_while_the_answer_is_shown(
+    tmp_path: Path, journal_settings: JournalSettings
+) -> None:
+    """The answer itself has none of her words."""
+    async with opened(tmp_path, journal_settings) as bot:
+        assert bot.model
+        bot.model.replies["write"] = "It starts by a button [p1]."
+        bot.model.replies["rewrite"] = f"How do I use the {WORD} key of the launcher?"
+        await bot.deliver(ANN, f"{SAID}. How does the launcher start?")
+        sink = show_late(bot)
+        asked = await bot.deliver(BOB, "and what about it?")
+        assert (WORD in str(sink.replies[0].trace), WORD in sink.replies[0].text) == (True, False)
+        assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
+        turns = await read_history(bot.journal, asked.key, 2)
+        assert [turn.text for turn in turns] == [asked.text, sink.replies[0].text], "what has none of hers stays"
+
+
+@pytest.mark.parametrize("is_forgotten", [False, True], ids=["as it is", "forgotten"])
+async def test_no_answer_is_pointed_to_whose_asker_is_forgotten_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_forgotten: bool
+) -> None:
+    """People have time to answer first, and Ann uses it."""
+    gate = {"mode": "auto", "threshold": 0, "wait_s": 30, "cooldown_s": 0, "repeated": "point"}
+    async with opened(tmp_path, JournalSettings(), gate=gate) as bot:
+        assert bot.model
+        bot.model.replies["write"] = f"{SAID} [p1]."
+        await bot.deliver(ANN, "How does the launcher start?")
+        bot.output()
+
+        async def wait(_seconds: float) -> bool:
+            if is_forgotten:
+                await forget_ann(bot)
+            return True
+
+        monkeypatch.setattr(bot.processor._handler, "_wait_for_humans", wait)
+        await bot.deliver(BOB, "How does the launcher start?", addressed=False)
+        assert (WORD in bot.output()) != is_forgotten
+        if is_forgotten:
+            assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
 
 
 class LateLook:

@@ -19,10 +19,12 @@ from core.messaging.feedback.rating_buttons import (
     with_buttons,
 )
 from core.messaging.feedback.running_answers import RunningAnswers
+from core.messaging.journaling import JournaledDelivery
 from core.messaging.policy.permissions import Permissions
 from core.observability.logs import get_logger
 from core.ports import Adapter, Delivery
 from core.settings import Settings
+from core.storage.chat_history import ChatHistory
 from core.storage.feedback import FeedbackRepository, JournaledAnswer, Rating
 from core.storage.messages import Journal
 from core.storage.tables import may_be_shown
@@ -82,6 +84,7 @@ class FeedbackHandler:
     ) -> None:
         self._settings = settings.feedback
         self._journal = journal
+        self._history = ChatHistory(journal.database)
         self._repository = repository
         self._permissions = permissions
         self._give_command = give_command
@@ -117,8 +120,11 @@ class FeedbackHandler:
             _log.info("press.not_acknowledged", error=str(error) or "it took too long")
         await self._journal.mark_skipped(press, result.outcome)
 
-    async def with_retry_context(self, message: Message, question: Question) -> Question:
-        """Return the question to answer; a retry also carries the first answer and what was wrong with it."""
+    async def with_retry_context(self, message: Message, question: Question, delivery: JournaledDelivery) -> Question:
+        """Return the question to answer; a retry also carries the first answer and what was wrong with it.
+
+        It is not shown once somebody whose words the first answer has was forgotten.
+        """
         if message.origin.purpose != "retry":
             return question
         first_answer = await self._repository.find_answer(replace(message, reply_to=message.origin.root_id))
@@ -126,6 +132,7 @@ class FeedbackHandler:
             return question
         if not may_be_shown(first_answer.visible_sources, self._permissions.visible_labels(message)):
             return question
+        delivery.conversation = {*delivery.conversation, first_answer.number}
         original_question = first_answer.question
         previous_turns = (
             Turn("user", original_question.text, original_question.author, original_question.author_id),
@@ -230,6 +237,9 @@ class FeedbackHandler:
             return texts.retry_disabled
         if question.origin.purpose == "retry":
             return texts.already_retried
+        # It would be asked again as in private, with the role that its author has there.
+        if await self._history.is_read_by_others(question):
+            return texts.unknown_answer
         if not await self._may_change(adapter, press, question):
             return texts.only_asker
         if not answer.is_complete:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -69,7 +69,8 @@ class GateDecision:
 
     `canned_reply`, if any, is posted in place of an answer. `is_unprompted` says that nobody addressed the bot. If
     `wait_s` is not zero, wait so many seconds and then ask `Gate.recheck`, which also settles a `doubt`. `opinion` is a
-    model's reason for speaking, empty where none was asked. `in_silence` is why a command gets no reply.
+    model's reason for speaking, empty where none was asked. `in_silence` is why a command gets no reply. `made_of` are
+    the numbers of the messages whose words the canned reply or the opinion has.
     """
 
     should_speak: bool
@@ -80,6 +81,7 @@ class GateDecision:
     doubt: Doubt | None = None
     opinion: str = ""
     in_silence: Skip | None = None
+    made_of: Collection[int] = ()
 
 
 class Gate:
@@ -155,7 +157,7 @@ class Gate:
             if reason := decision.reason or self._cooldown_reason(message, ()):
                 return _skip(reason)
         self._last_unprompted_at = {**self._active_cooldowns(), _get_place(message): time.monotonic()}
-        return GateDecision(True, canned_reply=decision.canned_reply, is_unprompted=True, opinion=decision.opinion)
+        return replace(decision, is_unprompted=True, wait_s=0.0, doubt=None)
 
     def _is_mute(self, message: Message) -> bool:
         """Return whether the bot says nothing to a message that nobody addressed to it."""
@@ -174,7 +176,7 @@ class Gate:
         if opinion is None:
             return _skip(doubt.learned_reason) if doubt.learned_reason else decision
         if opinion.should_speak:
-            return GateDecision(True, is_unprompted=True, opinion=opinion.reason)
+            return GateDecision(True, is_unprompted=True, opinion=opinion.reason, made_of=tuple(opinion.made_of))
         return _skip(
             skip(
                 SkipReason.MODEL_DECLINED,
@@ -193,8 +195,10 @@ class Gate:
         numbers = [other.number for other in recent_messages if other.author_id]
         with telling_of(numbers):
             opinion = await self._second_opinion.ask(message, doubt.assessment.passages, recent_messages)
-        if opinion is None or await self._history.are_remembered(numbers):
-            return opinion
+        if opinion is None:
+            return None
+        if await self._history.are_remembered(numbers):
+            return replace(opinion, made_of=numbers)
         return replace(opinion, reason="answer" if opinion.should_speak else "silent")
 
     def release_cooldown(self, message: Message) -> None:
@@ -333,7 +337,8 @@ class Gate:
         ):
             if self._gate_settings.repeated == "silent":
                 return _skip(SkipReason.REPEATED)
-            return self._delayed(message, duplicate_notice(earlier_answer, self._permissions.get_language(message)))
+            notice = duplicate_notice(earlier_answer, self._permissions.get_language(message))
+            return replace(self._delayed(message, notice), made_of=(earlier_answer.number,))
         learned_reason = None if probability >= threshold or is_grey else unsure_skip
         doubt = Doubt(assessment, threshold, learned_reason) if is_doubtful else None
         if probability >= threshold or not is_grey:

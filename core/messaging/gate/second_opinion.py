@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -68,10 +68,11 @@ SCHEMA = DecisionSchema(
 
 @dataclass(frozen=True, slots=True)
 class Opinion:
-    """The model's decision, and its reason in a few words."""
+    """The model's decision, and its reason in a few words; `made_of` are the numbers of the messages that it saw."""
 
     should_speak: bool
     reason: str
+    made_of: Collection[int] = ()
 
 
 class SecondOpinion:

@@ -77,9 +77,10 @@ def make_closed_check(name: str, parts: Sequence[ClosedPart]) -> Callable[[str],
 
 
 def find_address(source: SourceSettings) -> str:
-    """Return the address of a source in one form; a repository has several that lead to it."""
+    """Return the address of a source in one form; a repository has several that lead to it, in any case."""
     url = str(getattr(source, "url", ""))
-    url = "/".join(part.strip("/") for part in split_remote(url)) if isinstance(source, GitSource) else url
+    if isinstance(source, GitSource):
+        url = "/".join(part.strip("/") for part in split_remote(url)).casefold()
     return url.rstrip("/").removesuffix(".git")
 
 
@@ -111,7 +112,8 @@ def _shares_project(source: SourceSettings, other: SourceSettings) -> bool:
         projects = (source.project, other.project)
     else:
         return False
-    return source.api_url == other.api_url and len(set(map(str.casefold, projects))) == 1
+    servers = {each.api_url.rstrip("/").casefold() for each in (source, other)}
+    return len(servers) == 1 and len(set(map(str.casefold, projects))) == 1
 
 
 def _to_path(path: Path) -> str:

@@ -89,7 +89,9 @@ async def test_the_model_decides_on_both_sides_of_the_threshold(
         group = Group(journal, model, threshold=probability + distance)
         peer.replies["second_opinion"] = SPEAK
         spoken = await group.judge(message(2 * number))
-        assert spoken == GateDecision(True, is_unprompted=True, opinion="p1 says how")
+        assert spoken == GateDecision(
+            True, is_unprompted=True, opinion="p1 says how", made_of=tuple(range(1, 2 * number + 1))
+        )
         peer.replies["second_opinion"] = BE_SILENT
         silent_decision = await group.judge(message(2 * number + 1, f"{QUESTION} "))
         assert not silent_decision.should_speak

@@ -80,7 +80,8 @@ async def test_issues_that_a_label_moves_to_a_closed_source_go_at_once(machine: 
         assert SECRET in await machine.read(fields)
         forge.status = 503
         open_fields = {**fields, "exclude_labels": ["internal"]}
-        team = {**fields, "repository": REPOSITORY.upper(), "labels": ["internal"], **CLOSED}
+        same = {"repository": REPOSITORY.upper(), "api_url": f"{fields['api_url']}/"}
+        team = {**fields, **same, "labels": ["internal"], **CLOSED}
         assert SECRET in await machine.start(open_fields), "all are for everyone"
         assert SECRET not in await machine.start(open_fields, team=team)
         assert SECRET not in await machine.read(open_fields, team=team)
@@ -97,6 +98,11 @@ async def test_issues_that_a_label_moves_to_a_closed_source_go_at_once(machine: 
         (
             {"url": "https://git.example.org/a/b.git"},
             {"url": "git@git.example.org:a/b", "include": ["team/"]},
+            {"team/plan.md"},
+        ),
+        (
+            {"url": "https://git.example.org/a/b"},
+            {"url": "https://git.example.org/A/B/", "include": ["team/"]},
             {"team/plan.md"},
         ),
         ({"url": "https://git.example.org/a/b"}, {"url": "https://git.example.org/a/c"}, set()),
