@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from core.storage.engine import Database
 from core.storage.messages import Journal
 from knowledge.embedding import batches, local
 from tests.support.authorities import share_authorities
@@ -90,6 +91,14 @@ async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
     journal = await Journal.open(tmp_path / "journal.db")
     yield journal
     await journal.close()
+
+
+@pytest.fixture
+async def database(tmp_path: Path) -> AsyncIterator[Database]:
+    """The database of an empty journal."""
+    database = await Database.open(tmp_path / "journal.db")
+    yield database
+    await database.close()
 
 
 @pytest.fixture

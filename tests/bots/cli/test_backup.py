@@ -192,7 +192,8 @@ async def test_a_start_removes_what_a_killed_restore_left(deployment: Deployment
     left.parent.mkdir(parents=True)
     left.write_bytes(b"what people wrote")
     async with deployment.daemon():
-        await until(lambda: not left.exists(), timeout_s=60)
+        await until(lambda: not left.parent.parent.exists(), timeout_s=60)
+    assert not list((deployment.folder / "data").glob(".restoring-*"))
 
 
 def test_secrets_and_a_journal_on_a_server_are_not_in_it(tmp_path: Path) -> None:

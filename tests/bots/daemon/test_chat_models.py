@@ -45,13 +45,6 @@ async def team() -> AsyncIterator[ScriptedPeer]:
         yield peer
 
 
-@pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    database = await Database.open(tmp_path / "journal.db")
-    yield database
-    await database.close()
-
-
 def endpoint(peer: ScriptedPeer, model: str = "m", **changes: object) -> dict[str, object]:
     return {"base_url": peer.base_url, "model": model, **changes}
 

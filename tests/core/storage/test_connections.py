@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import aiosqlite
@@ -18,13 +16,6 @@ from core.storage.tables import cursors
 
 NAMES = select(cursors.c.name).order_by(cursors.c.name)
 COUNT = select(func.count()).select_from(cursors)
-
-
-@pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    database = await Database.open(tmp_path / "journal.db")
-    yield database
-    await database.close()
 
 
 @pytest.fixture

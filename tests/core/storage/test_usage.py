@@ -37,13 +37,6 @@ DAY = date(2026, 3, 4)
 
 
 @pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    database = await Database.open(tmp_path / "journal.db")
-    yield database
-    await database.close()
-
-
-@pytest.fixture
 def usage_repository(database: Database) -> UsageRepository:
     return UsageRepository(database)
 

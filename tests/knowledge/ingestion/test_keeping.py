@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -28,13 +27,6 @@ PRIVATE = {"allow_private": ["127.0.0.1"]}
 CLOSED = {"audience": ["owners"]}
 # A port on which nobody listens.
 NOWHERE = "http://127.0.0.1:9/"
-
-
-@pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    database = await Database.open(tmp_path / "journal.db")
-    yield database
-    await database.close()
 
 
 @pytest.fixture
