@@ -117,7 +117,7 @@ WRITERS: Mapping[str, Mapping[str, str]] = {
 
 # What is checked where kept words are read.
 LABELS = "what the answer could be made from is seen there now (`may_be_shown`)"
-LESSON = "what a lesson may tell of is seen there now (`may_read_lesson`, `accepts_lesson`)"
+LESSON = "what a lesson may tell of is seen there now (`may_read_lesson`, `accepts_lesson`); lists: as `CHAT`"
 CHAT = "words that people wrote in the same chat, in no closed thread and at no private time (`is_readable_from`)"
 OWN = "the message that is being answered"
 NOTICE = "judged again before each try to show it (`Drafts.find_block`, `Handler._require_...`)"
