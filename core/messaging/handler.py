@@ -416,7 +416,7 @@ class Handler:
             return await sink.send_text(await self._handoff.answer(adapter, message, self._enqueue))
         # A later edit does not change a command: it runs as it was first sent.
         if not is_ask_command(message.command):
-            command_reply = await self._dispatcher.dispatch(message, adapter)
+            command_reply = await self._dispatcher.dispatch(message, adapter, delivery.still_told.append)
             if decision.in_silence:
                 raise CommentSuppressed(decision.in_silence)
             if message.command in RIGHTS_COMMANDS:

@@ -40,7 +40,10 @@ from tests.support.forgetting import (
     SAID,
     WORD,
     find_columns,
+    forget_ann,
+    forget_before_showing,
     opened,
+    shows,
     tell,
 )
 from tests.support.journal import read_history
@@ -54,14 +57,6 @@ QUESTION = f"How does the launcher start with {WORD}?"
 @pytest.fixture(params=["sqlite", "postgresql"])
 def journal_settings(request: pytest.FixtureRequest) -> Any:
     return JournalSettings() if request.param == "sqlite" else request.getfixturevalue("postgres_journal")
-
-
-async def forget_ann(bot: Bot) -> None:
-    """Let Ann say /forget in another thread."""
-    key = ConversationKey("telegram", ANN.chat, "elsewhere")
-    command = Message("forget", key, ANN_ID, "Ann", "", datetime.now(UTC), addressed=True, command="forget")
-    await bot.journal.record_message(command)
-    await bot.journal.erase_author(command)
 
 
 @dataclass
@@ -384,25 +379,6 @@ async def test_no_opinion_is_kept_of_a_person_forgotten_while_the_answer_is_made
             forget_before_showing(monkeypatch, bot)
         await bot.deliver(BOB, "How does the launcher start?", addressed=False)
         assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
-
-
-def forget_before_showing(monkeypatch: pytest.MonkeyPatch, bot: Bot) -> list[str]:
-    """Let Ann forget once the next answer is written, and before it is shown. Return where what is written goes."""
-    finish = RecordedSink.finish
-    written = list[str]()
-
-    async def forget_and_finish(sink: RecordedSink, reply: Reply) -> None:
-        written.append(reply.text)
-        await forget_ann(bot)
-        await finish(sink, reply)
-
-    monkeypatch.setattr(RecordedSink, "finish", forget_and_finish)
-    return written
-
-
-def shows(bot: Bot, word: str) -> bool:
-    """Return whether whole answers have a word; what was shown of one before its end is another matter."""
-    return any(word in reply.text for sink in bot.adapter("telegram").sinks for reply in sink.replies)
 
 
 async def test_words_in_an_earlier_answer_to_somebody_else_are_forgotten_too(

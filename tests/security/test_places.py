@@ -181,8 +181,8 @@ READERS: Mapping[str, Mapping[str, str]] = {
     "MessageLookup.find_question": {
         "core/messaging/feedback/handoff_handler.py:HandoffHandler._hand_off": CHAT,
     },
-    "MessageLookup.get_outcome": {"core/messaging/commands/answer_commands.py:explain_command": LABELS},
-    "MessageLookup.get_last_outcome": {"core/messaging/commands/answer_commands.py:explain_command": LABELS},
+    "MessageLookup.get_outcome": {"core/messaging/commands/answer_commands.py:_explain": LABELS},
+    "MessageLookup.get_last_outcome": {"core/messaging/commands/answer_commands.py:_explain": LABELS},
     "Journal.get_history": {
         "bots/daemon/adapters.py:_make_slack_adapter.has_answered_in": TOLD_NOBODY,
         "core/messaging/quotations.py:with_history": LABELS,
