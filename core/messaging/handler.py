@@ -339,7 +339,8 @@ class Handler:
         self, adapter: Adapter, message: Message, decision: GateDecision, delivery: JournaledDelivery
     ) -> None:
         delivery.is_notice = bool(decision.canned_reply)
-        delivery.conversation, delivery.opinion = decision.made_of, decision.opinion
+        delivery.conversation = {*delivery.conversation, *decision.made_of}
+        delivery.opinion = decision.opinion
         is_public = delivery.is_notice or delivery.is_approved or delivery.has_begun
         delivery.is_draft = is_draft = self._drafts.takes(message) and not is_public
         if reason := decision.reason or await self._find_block(message, decision, is_draft=is_draft):

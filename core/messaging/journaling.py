@@ -108,9 +108,11 @@ class JournaledDelivery:
         """
         delivery = cls(journal, message, previous_reply_id)
         known_state = await journal.get_delivery(message, visible_labels)
-        delivery.is_in_doubt, delivery.final_reply, delivery.parts, approved_at = known_state
+        delivery.is_in_doubt, delivery.final_reply, delivery.parts, others, approved_at = known_state
         if message.command in RETELLING_COMMANDS and delivery.final_reply and not delivery.final_reply.text:
             delivery.final_reply = None
+        if delivery.final_reply:
+            delivery.conversation = others
         delivery.due_at = approved_at or message.sent_at
         delivery.is_approved = approved_at is not None and delivery.final_reply is not None
         delivery.is_visible = delivery.is_in_doubt
@@ -166,7 +168,8 @@ class JournaledDelivery:
             reply = replace(reply, trace=replace(reply.trace, opinion=self.opinion or reply.trace.opinion))
             self.final_reply = reply
             # Whose words are in it nobody could find there: it is told anew after an outage.
-            await self._journal.mark_delivery(self._message, Reply("") if self.still_told else reply, self.parts)
+            kept_reply = Reply("") if self.still_told else reply
+            await self._journal.mark_delivery(self._message, kept_reply, self.parts, self.conversation)
 
     async def mark_part(self, number: int, part_id: str) -> None:
         """Record that a further part is posted under an id; "": that it is about to be posted."""

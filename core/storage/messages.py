@@ -270,9 +270,14 @@ class Journal:
         row = await self.database.fetch_first(statements.SELECT_UNFINISHED, self._identify(message))
         return None if row is None else row.reply_id
 
-    async def mark_delivery(self, message: Message, reply: Reply, parts: Mapping[int, str]) -> None:
-        """Record the final reply before it is posted, and the ids of its further parts, "" for one being posted."""
-        await self._change_row(message, {"delivery": to_delivery(reply, parts)})
+    async def mark_delivery(
+        self, message: Message, reply: Reply, parts: Mapping[int, str], others: Collection[int] = ()
+    ) -> None:
+        """Record the final reply before it is posted, and the ids of its further parts, "" for one being posted.
+
+        And the numbers of the `others` that it is made from.
+        """
+        await self._change_row(message, {"delivery": to_delivery(reply, parts, others)})
 
     async def mark_parts(self, message: Message, parts: Mapping[int, str]) -> None:
         """Record the ids of the further parts of the reply that `mark_delivery` recorded, if that is still there."""
@@ -293,7 +298,7 @@ class Journal:
 
     async def get_delivery(
         self, message: Message, visible_labels: frozenset[str] | None
-    ) -> tuple[bool, Reply | None, dict[int, str], datetime | None]:
+    ) -> tuple[bool, Reply | None, dict[int, str], Sequence[int], datetime | None]:
         """Return whether the first part is being posted (or was when the last run ended), what `mark_delivery`
         recorded, and when a team let it be posted, if it was a draft.
 
@@ -301,12 +306,14 @@ class Journal:
         """
         row = await self.database.fetch_first(statements.SELECT_DELIVERY, statements.identify(message))
         if row is None or row.delivery is None:
-            return row is not None and row.state == "sending", None, {}, None
+            return row is not None and row.state == "sending", None, {}, (), None
         shown_reply = read_delivery(row.delivery) if may_be_shown(row.visible_sources, visible_labels) else None
         return (
             row.state == "sending",
             shown_reply,
             {int(number): part for number, part in row.delivery["parts"].items()},
+            # Earlier versions did not write them.
+            row.delivery.get("others", ()),
             row.settled_at,
         )
 

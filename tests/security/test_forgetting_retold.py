@@ -5,7 +5,7 @@ Ann forgets right before that, or while the platform is away.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -108,4 +108,50 @@ async def test_no_command_tells_after_an_outage_of_a_person_forgotten_meanwhile(
         assert waiting == [""]
         assert (WORD in bot.output()) != is_forgotten
         if is_forgotten:
+            assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
+
+
+async def close_docs(bot: Bot) -> None:
+    """Close the source that the answer was made from."""
+    values = bot.new_settings.model_dump(exclude_unset=True)
+    for section in (values["sources"]["docs"], values["agents"]["manual"]):
+        section["audience"] = ["owners"]
+    await bot.dispatcher.context.reload(bot.new_settings.model_validate(values))
+
+
+@pytest.mark.parametrize("happen", [None, forget_ann, close_docs], ids=["as it is", "forgotten", "closed"])
+@pytest.mark.parametrize("is_restarted", [False, True], ids=["the same run", "the next run"])
+async def test_no_hint_is_posted_after_an_outage_to_what_may_not_be_told_by_then(
+    tmp_path: Path,
+    journal_settings: JournalSettings,
+    monkeypatch: pytest.MonkeyPatch,
+    happen: Callable[[Bot], Awaitable[None]] | None,
+    *,
+    is_restarted: bool,
+) -> None:
+    """None of Ann's own words is in the hint, by which it could be found: the bot has answered her with it."""
+    gate = {"mode": "auto", "threshold": 0, "wait_s": 0, "cooldown_s": 0, "repeated": "point"}
+    async with opened(tmp_path, journal_settings, gate=gate) as bot:
+        assert bot.model
+        bot.model.replies["write"] = f"It starts by the {WORD} button [p1]."
+        await bot.deliver(ANN, "How does the launcher start?")
+        bot.model.replies["write"] = "It starts by a button [p1]."
+        adapter = bot.adapter("telegram")
+        adapter.sink_error = PlatformUnavailable("away")
+
+        async def wait(_seconds: float) -> bool:
+            assert WORD in str(await bot.journal.database.fetch_all(select(messages.c.delivery)))
+            if happen:
+                await happen(bot)
+            adapter.sink_error = None
+            bot.output()
+            return not is_restarted
+
+        monkeypatch.setattr(bot.processor, "_wait_for_humans", wait)
+        await bot.deliver(BOB, "How does the launcher start?", addressed=False)
+        if is_restarted:
+            await bot.processor.resume(adapter)
+            await bot.processor.join()
+        assert (WORD in bot.output()) == (happen is None)
+        if happen == forget_ann:
             assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
