@@ -348,7 +348,7 @@ class Handler:
             _log.debug("message.silent", reason=reason.reason.name)
             # A model may have said why, when it saw more than may be told of now.
             labels = delivery.visible_labels | self._permissions.visible_labels(message)
-            await self._journal.mark_skipped(message, reason, labels)
+            await self._journal.mark_skipped(message, reason, labels, decision.made_of)
             return
         is_question = is_ask_command(message.command) and asks(message, self._dispatcher.context.settings)
         is_answerable = is_question and not decision.canned_reply

@@ -357,13 +357,38 @@ async def test_no_opinion_has_words_of_a_person_forgotten_meanwhile(
         assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
 
 
+@dataclass
 class Repeating:
-    """A model that repeats what was written before a message, and wants to speak."""
+    """A model that repeats what was written before a message."""
+
+    should_speak: bool = True
 
     async def ask(
         self, message: Message, passages: Sequence[Passage], recent_messages: Sequence[HistoryMessage]
     ) -> Opinion:
-        return Opinion(True, " ".join(other.text for other in recent_messages))
+        return Opinion(self.should_speak, " ".join(other.text for other in recent_messages))
+
+
+@pytest.mark.parametrize("is_forgotten", [False, True], ids=["as it is", "forgotten"])
+async def test_no_reason_is_kept_of_a_person_forgotten_before_it_is_written(
+    tmp_path: Path, journal_settings: JournalSettings, monkeypatch: pytest.MonkeyPatch, *, is_forgotten: bool
+) -> None:
+    async with opened(tmp_path, journal_settings) as bot:
+        monkeypatch.setattr(bot.processor._handler._gate, "_second_opinion", Repeating(should_speak=False))
+        await bot.deliver(ANN, f"The {WORD} is done.", addressed=False)
+        mark_skipped = bot.journal.mark_skipped
+
+        async def forget_and_mark(*arguments: Any) -> None:
+            if is_forgotten:
+                await forget_ann(bot)
+            await mark_skipped(*arguments)
+
+        monkeypatch.setattr(bot.journal, "mark_skipped", forget_and_mark)
+        asked = await bot.deliver(BOB, "How does the launcher start?", addressed=False)
+        [row] = await bot.journal.database.fetch_all(select(messages).filter_by(id=asked.id))
+        assert (row.state, row.trace["skip"], WORD in row.reason) == ("silent", "MODEL_DECLINED", not is_forgotten)
+        if is_forgotten:
+            assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
 
 
 @pytest.mark.parametrize("is_shown", [False, True], ids=["before it is shown", "while it is shown"])
