@@ -339,7 +339,8 @@ class Handler:
         self, adapter: Adapter, message: Message, decision: GateDecision, delivery: JournaledDelivery
     ) -> None:
         delivery.is_notice = bool(decision.canned_reply)
-        delivery.conversation, delivery.opinion = decision.made_of, decision.opinion
+        delivery.conversation = {*delivery.conversation, *decision.made_of}
+        delivery.opinion = decision.opinion
         is_public = delivery.is_notice or delivery.is_approved or delivery.has_begun
         delivery.is_draft = is_draft = self._drafts.takes(message) and not is_public
         if reason := decision.reason or await self._find_block(message, decision, is_draft=is_draft):
@@ -347,7 +348,7 @@ class Handler:
             _log.debug("message.silent", reason=reason.reason.name)
             # A model may have said why, when it saw more than may be told of now.
             labels = delivery.visible_labels | self._permissions.visible_labels(message)
-            await self._journal.mark_skipped(message, reason, labels)
+            await self._journal.mark_skipped(message, reason, labels, decision.made_of)
             return
         is_question = is_ask_command(message.command) and asks(message, self._dispatcher.context.settings)
         is_answerable = is_question and not decision.canned_reply
@@ -416,7 +417,7 @@ class Handler:
             return await sink.send_text(await self._handoff.answer(adapter, message, self._enqueue))
         # A later edit does not change a command: it runs as it was first sent.
         if not is_ask_command(message.command):
-            command_reply = await self._dispatcher.dispatch(message, adapter)
+            command_reply = await self._dispatcher.dispatch(message, adapter, delivery.still_told.append)
             if decision.in_silence:
                 raise CommentSuppressed(decision.in_silence)
             if message.command in RIGHTS_COMMANDS:

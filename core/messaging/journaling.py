@@ -17,7 +17,7 @@ from core.observability.tracing import make_trace_id, trace_context
 from core.ports import Adapter, Sink
 from core.runtime.leaving import get_told_numbers
 from core.storage.messages import Journal, StoredPart
-from core.types import NOTICE_PURPOSES, Message, Reply, Skip, SkipReason, skip
+from core.types import NOTICE_PURPOSES, RETELLING_COMMANDS, Message, Reply, Skip, SkipReason, skip
 
 _log = get_logger(__name__)
 
@@ -26,6 +26,9 @@ POSTING_GRACE_S = 5.0
 
 # Whether the current task says that nothing may be said. What shows a state of the answer is another task.
 _is_apologizing: ContextVar[bool] = ContextVar("is_apologizing", default=False)
+
+# Returns whether what a reply tells of the journal is still there, and told where it is read.
+StillTold = Callable[[], Awaitable[bool]]
 
 BOT_REMOVED_REASON = "the bot that received it is no longer configured"
 
@@ -54,7 +57,8 @@ class JournaledDelivery:
     `check_rights` is asked before anything of the reply is shown; it raises `RightsChanged`. It calls `require_left`
     once it has waited for the platform. `visible_labels` are those of the sources that could be told of when the reply
     was begun. Of what may be somebody else's, it is made from `brought_parts` of its question, and from the messages
-    whose numbers are its `conversation`. A model's `opinion` is why it is made, "" for none.
+    whose numbers are its `conversation`. A model's `opinion` is why it is made, "" for none. What else it tells of the
+    journal is asked for again by `still_told`; the words of such a reply are recorded nowhere.
 
     `is_visible` says whether people can see anything of the reply, as far as is known. `is_in_doubt` is whether the
     last run ended while it posted the reply; `final_reply` is the reply that is to be delivered, once it is known.
@@ -74,6 +78,7 @@ class JournaledDelivery:
         self.brought_parts: tuple[StoredPart, ...] = ()
         self.conversation: Collection[int] = ()
         self.opinion = ""
+        self.still_told: list[StillTold] = []
         self.visible_labels = frozenset[str]()
         self.final_reply: Reply | None = None
         self.parts: dict[int, str] = {}
@@ -98,11 +103,16 @@ class JournaledDelivery:
     ) -> JournaledDelivery:
         """Return the delivery of a message's reply, with what the journal knows of it.
 
-        A reply from sources that may not be told of any more is not delivered: the message is answered anew.
+        A reply from sources that may not be told of any more is not delivered, nor one whose words were not recorded:
+        the message is answered anew.
         """
         delivery = cls(journal, message, previous_reply_id)
         known_state = await journal.get_delivery(message, visible_labels)
-        delivery.is_in_doubt, delivery.final_reply, delivery.parts, approved_at = known_state
+        delivery.is_in_doubt, delivery.final_reply, delivery.parts, others, approved_at = known_state
+        if message.command in RETELLING_COMMANDS and delivery.final_reply and not delivery.final_reply.text:
+            delivery.final_reply = None
+        if delivery.final_reply:
+            delivery.conversation = others
         delivery.due_at = approved_at or message.sent_at
         delivery.is_approved = approved_at is not None and delivery.final_reply is not None
         delivery.is_visible = delivery.is_in_doubt
@@ -118,10 +128,15 @@ class JournaledDelivery:
     async def require_left(self) -> None:
         """Raise `MessageDeleted` if the asker was forgotten, `RightsChanged` if somebody else in what it is made from.
 
+        Also where what it tells of the journal is not there any more, or not told there.
+
         All that takes time, such as a question to the platform, has to be behind this; what follows is in memory.
         """
         others = {*self.conversation, *get_told_numbers()}
-        match await self._find_forgotten(self.brought_parts, others):
+        forgotten = await self._find_forgotten(self.brought_parts, others)
+        if not forgotten and not await self._is_still_told():
+            forgotten = "others"
+        match forgotten:
             case "author":
                 raise MessageDeleted(SkipReason.DRAFT_FORGOTTEN.text)
             case "others":
@@ -136,6 +151,12 @@ class JournaledDelivery:
         is_final = self.final_reply is not None
         return await self._journal.find_forgotten(self._message, parts, others, is_final=is_final)
 
+    async def _is_still_told(self) -> bool:
+        for is_still_told in self.still_told:
+            if not await is_still_told():
+                return False
+        return True
+
     async def require_claim(self) -> None:
         """Raise `ClaimLost` where another daemon has taken the message over."""
         await self._journal.require_claim(self._message)
@@ -146,7 +167,9 @@ class JournaledDelivery:
             # Whoever is forgotten in the opinion has to find it.
             reply = replace(reply, trace=replace(reply.trace, opinion=self.opinion or reply.trace.opinion))
             self.final_reply = reply
-            await self._journal.mark_delivery(self._message, reply, self.parts)
+            # Whose words are in it nobody could find there: it is told anew after an outage.
+            kept_reply = Reply("") if self.still_told else reply
+            await self._journal.mark_delivery(self._message, kept_reply, self.parts, self.conversation)
 
     async def mark_part(self, number: int, part_id: str) -> None:
         """Record that a further part is posted under an id; "": that it is about to be posted."""

@@ -262,6 +262,17 @@ def has_question(connection: Connection, message: Message) -> bool:
     return row is None or all(getattr(row, name) or not getattr(message, name) for name in names)
 
 
+def are_remembered(connection: Connection, numbers: Collection[int]) -> bool:
+    """Return whether nobody in these messages was forgotten: nor is anybody until the commit.
+
+    Call it before the message that is made from them is read or written, as who is forgotten does: whoever forgets now
+    waits, and finds what is written then.
+    """
+    parameters = {"others": list(numbers)}
+    rows = connection.execute(statements.SELECT_LOCKED_REMEMBERED, parameters).all() if numbers else ()
+    return len(rows) == len(numbers)
+
+
 async def are_all_remembered(connection: AsyncConnection, words_of: Sequence[Message]) -> bool:
     """Return whether nobody who wrote these messages was forgotten: nor is anybody until the commit."""
     for message in words_of:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from sqlalchemy import Row, delete, insert, null, select, update
+from sqlalchemy import ColumnElement, Row, delete, insert, null, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from core.catalogue import ENGLISH, Messages
@@ -15,7 +15,7 @@ from core.errors import MessageDeleted, UsageError
 from core.runtime.tasks import uncancellable
 from core.storage.chat_history import are_all_remembered, is_readable_from
 from core.storage.engine import Repository
-from core.storage.tables import chat_values, taught_answers
+from core.storage.tables import chat_values, messages, taught_answers
 from core.types import Message, SkipReason
 
 ReviewState = Literal["pending", "approved", "rejected"]
@@ -104,6 +104,8 @@ class TaughtAnswerRepository(Repository):
             query = query.filter_by(state=state)
         if reader:
             query = query.filter_by(**chat_values(reader.key)).where(is_readable_from(reader, taught_answers))
+        if reader and not reader.private:
+            query = query.where(_is_taught_in_public(reader))
         return [_to_taught_answer(row) for row in await self._database.fetch_all(query)]
 
     @uncancellable
@@ -173,6 +175,16 @@ class TaughtAnswerRepository(Repository):
             await connection.execute(update(taught_answers).filter_by(number=number).values(values))
             row = (await connection.execute(chosen)).one()
         return _to_taught_answer(row)
+
+
+def _is_taught_in_public(reader: Message) -> ColumnElement[bool]:
+    """Return the condition that answers were not taught at a time when the chat of a message was private.
+
+    Where it ever was, the message that was learned from says so; one that the bot has not received may be of that time.
+    """
+    in_chat = select(messages.c.id).filter_by(**chat_values(reader.key))
+    was_private = in_chat.where(messages.c.private).exists()
+    return or_(~was_private, taught_answers.c.lesson.in_(in_chat.where(~messages.c.private)))
 
 
 def _to_taught_answer(row: Row[*tuple[Any, ...]]) -> TaughtAnswer:

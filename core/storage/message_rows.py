@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -82,15 +82,23 @@ def to_edited_values(row: ResultRow[*tuple[Any, ...]], text: str) -> dict[str, A
     return {"text": text, "reference": {**row.reference, FORMER_TEXTS: former_texts}}
 
 
-def to_delivery(reply: Reply, parts: Mapping[int, str]) -> dict[str, Any]:
-    """Return a reply that is to be delivered, and the ids of its further parts, as a row keeps them."""
+def to_delivery(reply: Reply, parts: Mapping[int, str], others: Collection[int] = ()) -> dict[str, Any]:
+    """Return a reply that is to be delivered, as a row keeps it.
+
+    With the ids of its further parts, and the numbers of the other messages that it is made from.
+    """
     values = {
         "text": reply.text,
         "citations": [asdict(citation) for citation in reply.citations],
         "nearest_pages": [asdict(page) for page in reply.nearest_pages],
         "trace": reply.trace.to_json(),
     }
-    return {**values, **{name: getattr(reply, name) for name in _DELIVERED_NAMES}, "parts": to_parts(parts)}
+    return {
+        **values,
+        **{name: getattr(reply, name) for name in _DELIVERED_NAMES},
+        "parts": to_parts(parts),
+        "others": sorted(others),
+    }
 
 
 def to_parts(parts: Mapping[int, str]) -> dict[str, str]:

@@ -21,7 +21,7 @@ from core.observability.logs import get_logger
 from core.observability.metrics import MetricsRecorder, ProcessingOutcome
 from core.runtime.tasks import iter_retry_delays, uncancellable, wait_for
 from core.storage import statements
-from core.storage.chat_history import has_question, is_readable_from
+from core.storage.chat_history import are_remembered, has_question, is_readable_from
 from core.storage.engine import Database
 from core.storage.erasure import (
     ERASED_VALUES,
@@ -79,9 +79,9 @@ MAX_TITLE_CHARS = 200
 MAX_KNOWN_TITLES = 10_000
 # What goes from a message with somebody who is in it: its words, what it brings, and a recorded reply.
 StoredPart = Literal["text", "quoted", "attachments", "delivery"]
-# The columns of a message to be changed. What is made from the reply that is recorded there gets it.
+# The columns of a message to be changed. What is made from what is there is made in the same transaction.
 Values = Mapping[str, Any]
-MakeValues = Callable[[Mapping[str, Any] | None], Values]
+MakeValues = Callable[[Connection], Values]
 
 
 class Journal:
@@ -240,9 +240,9 @@ class Journal:
         """
         is_kept = True
 
-        def keep(delivery: Mapping[str, Any] | None) -> Values:
+        def keep(connection: Connection) -> Values:
             nonlocal is_kept
-            kept_reply = read_left(reply, delivery)
+            kept_reply = read_left(reply, statements.lock_delivery(connection, self._identify(message)))
             is_kept = kept_reply is reply
             return {**to_reply_values(kept_reply), **get_kept_text(message)}
 
@@ -250,11 +250,20 @@ class Journal:
         if not is_kept:
             await self._erase_cached(message)
 
-    async def mark_skipped(self, message: Message, skip: Skip, visible_labels: frozenset[str] | None = None) -> None:
-        """Close a message without an answer, with the reason, which may name what has `visible_labels`."""
+    async def mark_skipped(
+        self, message: Message, skip: Skip, visible_labels: frozenset[str] | None = None, others: Collection[int] = ()
+    ) -> None:
+        """Close a message without an answer, with the reason, which may name what has `visible_labels`.
+
+        It is without a model's opinion where somebody in `others`, which that was made from, was forgotten meanwhile.
+        """
         sources = {} if visible_labels is None else {"visible_sources": to_stored_labels(visible_labels)}
-        values: dict[str, Any] = {**get_skip_values(skip), **sources, **get_kept_text(message)}
-        await self._complete(message, "silent", values, skip)
+
+        def make(connection: Connection) -> Values:
+            left_skip = skip if are_remembered(connection, others) else skip.without_opinion()
+            return {**get_skip_values(left_skip), **sources, **get_kept_text(message)}
+
+        await self._complete(message, "silent", make, skip)
 
     async def mark_failed(self, message: Message, reason: str) -> None:
         """Close a message whose answer failed."""
@@ -270,16 +279,21 @@ class Journal:
         row = await self.database.fetch_first(statements.SELECT_UNFINISHED, self._identify(message))
         return None if row is None else row.reply_id
 
-    async def mark_delivery(self, message: Message, reply: Reply, parts: Mapping[int, str]) -> None:
-        """Record the final reply before it is posted, and the ids of its further parts, "" for one being posted."""
-        await self._change_row(message, {"delivery": to_delivery(reply, parts)})
+    async def mark_delivery(
+        self, message: Message, reply: Reply, parts: Mapping[int, str], others: Collection[int] = ()
+    ) -> None:
+        """Record the final reply before it is posted, the ids of its further parts, and what it is made from."""
+        await self._change_row(message, {"delivery": to_delivery(reply, parts, others)})
 
     async def mark_parts(self, message: Message, parts: Mapping[int, str]) -> None:
         """Record the ids of the further parts of the reply that `mark_delivery` recorded, if that is still there."""
         parts_by_number = to_parts(parts)
-        await self._change_row(
-            message, lambda delivery: {"delivery": {**delivery, "parts": parts_by_number} if delivery else None}
-        )
+
+        def add(connection: Connection) -> Values:
+            delivery = statements.lock_delivery(connection, self._identify(message))
+            return {"delivery": {**delivery, "parts": parts_by_number} if delivery else None}
+
+        await self._change_row(message, add)
 
     async def mark_drafted(
         self, message: Message, reply: Reply, parts: Collection[StoredPart] = (), others: Collection[int] = ()
@@ -293,7 +307,7 @@ class Journal:
 
     async def get_delivery(
         self, message: Message, visible_labels: frozenset[str] | None
-    ) -> tuple[bool, Reply | None, dict[int, str], datetime | None]:
+    ) -> tuple[bool, Reply | None, dict[int, str], Sequence[int], datetime | None]:
         """Return whether the first part is being posted (or was when the last run ended), what `mark_delivery`
         recorded, and when a team let it be posted, if it was a draft.
 
@@ -301,12 +315,14 @@ class Journal:
         """
         row = await self.database.fetch_first(statements.SELECT_DELIVERY, statements.identify(message))
         if row is None or row.delivery is None:
-            return row is not None and row.state == "sending", None, {}, None
+            return row is not None and row.state == "sending", None, {}, (), None
         shown_reply = read_delivery(row.delivery) if may_be_shown(row.visible_sources, visible_labels) else None
         return (
             row.state == "sending",
             shown_reply,
             {int(number): part for number, part in row.delivery["parts"].items()},
+            # Earlier versions did not write them.
+            row.delivery.get("others", ()),
             row.settled_at,
         )
 
@@ -487,7 +503,7 @@ class Journal:
         def complete(new_values: Values) -> Values:
             return {**erased_values, **new_values, **settled_values}
 
-        changed_values = (lambda delivery: complete(values(delivery))) if callable(values) else complete(values)
+        changed_values = (lambda connection: complete(values(connection))) if callable(values) else complete(values)
         await self._change_row(message, changed_values)
         self.count(message, state, skip)
         is_command = message.command not in ASK_COMMANDS
@@ -505,7 +521,7 @@ class Journal:
         parts: Collection[StoredPart] = (),
         others: Collection[int] = (),
     ) -> None:
-        """Write values of a message, or what they are made to be of the reply that is recorded there.
+        """Write values of a message, or what they are made to be of what is there.
 
         Not where the one whom it is about was forgotten meanwhile, or somebody in its `parts` or in `others` (see
         `find_forgotten`). Raises `ClaimLost` when another daemon has taken it over.
@@ -531,18 +547,13 @@ class Journal:
         own = self._identify(message)
 
         def write(connection: Connection) -> int:
-            delivery = None
-            # First, as who is forgotten: whoever forgets them now waits, and finds what is written here.
-            if others:
-                remembered = connection.execute(statements.SELECT_LOCKED_REMEMBERED, {"others": list(others)}).all()
-                if len(remembered) < len(others):
-                    return 0
-            # Who reads the row keeps it from everybody else until it is written.
-            if parts or callable(values):
-                delivery = connection.scalar(statements.SELECT_LOCKED_DELIVERY, own)
-            if parts and not all(connection.execute(statements.select_parts(*parts), own).first() or ()):
+            if not are_remembered(connection, others):
                 return 0
-            new_values = values(delivery) if callable(values) else values
+            if parts:
+                statements.lock_delivery(connection, own)
+                if not all(connection.execute(statements.select_parts(*parts), own).first() or ()):
+                    return 0
+            new_values = values(connection) if callable(values) else values
             expressions = {name: value for name, value in new_values.items() if isinstance(value, ColumnElement)}
             change = statements.CHANGE.values(expressions) if expressions else statements.CHANGE
             plain_values = {name: value for name, value in new_values.items() if name not in expressions}

@@ -158,9 +158,9 @@ class ReportRepository(Repository):
         return [ListedQuestion(*row) for row in await self._database.fetch_all(query.limit(limit))]
 
     async def find_remembered(self, numbers: Collection[int]) -> frozenset[int]:
-        """Return those of some messages, by their numbers, whose authors were not forgotten."""
+        """Return those of some messages, by their numbers, whose authors and words are still there."""
         columns = messages.c
-        query = select(columns.number).where(columns.number.in_(numbers), columns.author_id != "")
+        query = select(columns.number).where(columns.number.in_(numbers), columns.author_id != "", columns.text != "")
         return frozenset(row.number for row in await self._database.fetch_all(query))
 
     async def count_states(self, since: datetime) -> Mapping[str, int]:

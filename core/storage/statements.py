@@ -5,11 +5,13 @@ To make one anew takes SQLAlchemy longer than all the rest of a read.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 from sqlalchemy import (
     Boolean,
+    Connection,
     Integer,
     Select,
     and_,
@@ -76,7 +78,6 @@ SELECT_UNFINISHED = select(_COLUMNS.reply_id).where(_IS_OURS, _IS_UNFINISHED)
 SELECT_ALL_UNFINISHED = select(messages).where(_IS_OF["platform"], _IS_UNFINISHED).order_by(_COLUMNS.number)
 SELECT_IS_DROPPED = select(_IS_DROPPED).where(_IS_OWN)
 SELECT_DELIVERY = select(*(_COLUMNS[name] for name in _DELIVERY_COLUMNS)).where(_IS_OWN)
-# Who reads the row keeps it from everybody else until it is written.
 SELECT_LOCKED_DELIVERY = select(_COLUMNS.delivery).where(_IS_OWN).with_for_update()
 SELECT_TOLD_LABELS = select(_COLUMNS.visible_sources).where(_IS_OWN)
 # What people wrote in the same chat after a message and not in private: the chat is not what it was then.
@@ -145,6 +146,12 @@ def select_state(*parts: str) -> Select[Any]:
     other_count = select(func.count()).select_from(SELECT_REMEMBERED.subquery()).scalar_subquery()
     columns = (_COLUMNS.state, _COLUMNS.owner, _IS_DROPPED.label("is_dropped"), other_count.label("other_count"))
     return select(*columns, *(_COLUMNS[part] for part in parts)).where(_IS_OWN)
+
+
+def lock_delivery(connection: Connection, identity: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the reply that is recorded. Who reads the row keeps it from everybody else until it is written."""
+    delivery: Mapping[str, Any] | None = connection.scalar(SELECT_LOCKED_DELIVERY, identity)
+    return delivery
 
 
 def identify(message: Message, owner: str = "") -> dict[str, Any]:

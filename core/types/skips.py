@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 
@@ -99,6 +99,10 @@ class Skip:
 
     def __str__(self) -> str:
         return self.reason.text.format(**self.values)
+
+    def without_opinion(self) -> Skip:
+        """Return the same without a model's words, which may repeat those of people."""
+        return replace(self, values={**self.values, "opinion": "silent"}) if "opinion" in self.values else self
 
 
 def skip(reason: SkipReason, **values: object) -> Skip:

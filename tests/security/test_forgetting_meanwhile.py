@@ -40,7 +40,10 @@ from tests.support.forgetting import (
     SAID,
     WORD,
     find_columns,
+    forget_ann,
+    forget_before_showing,
     opened,
+    shows,
     tell,
 )
 from tests.support.journal import read_history
@@ -54,14 +57,6 @@ QUESTION = f"How does the launcher start with {WORD}?"
 @pytest.fixture(params=["sqlite", "postgresql"])
 def journal_settings(request: pytest.FixtureRequest) -> Any:
     return JournalSettings() if request.param == "sqlite" else request.getfixturevalue("postgres_journal")
-
-
-async def forget_ann(bot: Bot) -> None:
-    """Let Ann say /forget in another thread."""
-    key = ConversationKey("telegram", ANN.chat, "elsewhere")
-    command = Message("forget", key, ANN_ID, "Ann", "", datetime.now(UTC), addressed=True, command="forget")
-    await bot.journal.record_message(command)
-    await bot.journal.erase_author(command)
 
 
 @dataclass
@@ -362,13 +357,38 @@ async def test_no_opinion_has_words_of_a_person_forgotten_meanwhile(
         assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
 
 
+@dataclass
 class Repeating:
-    """A model that repeats what was written before a message, and wants to speak."""
+    """A model that repeats what was written before a message."""
+
+    should_speak: bool = True
 
     async def ask(
         self, message: Message, passages: Sequence[Passage], recent_messages: Sequence[HistoryMessage]
     ) -> Opinion:
-        return Opinion(True, " ".join(other.text for other in recent_messages))
+        return Opinion(self.should_speak, " ".join(other.text for other in recent_messages))
+
+
+@pytest.mark.parametrize("is_forgotten", [False, True], ids=["as it is", "forgotten"])
+async def test_no_reason_is_kept_of_a_person_forgotten_before_it_is_written(
+    tmp_path: Path, journal_settings: JournalSettings, monkeypatch: pytest.MonkeyPatch, *, is_forgotten: bool
+) -> None:
+    async with opened(tmp_path, journal_settings) as bot:
+        monkeypatch.setattr(bot.processor._handler._gate, "_second_opinion", Repeating(should_speak=False))
+        await bot.deliver(ANN, f"The {WORD} is done.", addressed=False)
+        mark_skipped = bot.journal.mark_skipped
+
+        async def forget_and_mark(*arguments: Any) -> None:
+            if is_forgotten:
+                await forget_ann(bot)
+            await mark_skipped(*arguments)
+
+        monkeypatch.setattr(bot.journal, "mark_skipped", forget_and_mark)
+        asked = await bot.deliver(BOB, "How does the launcher start?", addressed=False)
+        [row] = await bot.journal.database.fetch_all(select(messages).filter_by(id=asked.id))
+        assert (row.state, row.trace["skip"], WORD in row.reason) == ("silent", "MODEL_DECLINED", not is_forgotten)
+        if is_forgotten:
+            assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
 
 
 @pytest.mark.parametrize("is_shown", [False, True], ids=["before it is shown", "while it is shown"])
@@ -384,25 +404,6 @@ async def test_no_opinion_is_kept_of_a_person_forgotten_while_the_answer_is_made
             forget_before_showing(monkeypatch, bot)
         await bot.deliver(BOB, "How does the launcher start?", addressed=False)
         assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
-
-
-def forget_before_showing(monkeypatch: pytest.MonkeyPatch, bot: Bot) -> list[str]:
-    """Let Ann forget once the next answer is written, and before it is shown. Return where what is written goes."""
-    finish = RecordedSink.finish
-    written = list[str]()
-
-    async def forget_and_finish(sink: RecordedSink, reply: Reply) -> None:
-        written.append(reply.text)
-        await forget_ann(bot)
-        await finish(sink, reply)
-
-    monkeypatch.setattr(RecordedSink, "finish", forget_and_finish)
-    return written
-
-
-def shows(bot: Bot, word: str) -> bool:
-    """Return whether whole answers have a word; what was shown of one before its end is another matter."""
-    return any(word in reply.text for sink in bot.adapter("telegram").sinks for reply in sink.replies)
 
 
 async def test_words_in_an_earlier_answer_to_somebody_else_are_forgotten_too(

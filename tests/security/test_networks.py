@@ -158,3 +158,20 @@ async def test_what_a_network_of_another_name_taught_is_not_told(tmp_path: Path)
             passage.source for sink in bot.adapter("http").sinks for reply in sink.replies for passage in reply.passages
         }
         assert "taught" not in sources
+
+
+@pytest.mark.parametrize("learned_from", ["", "8"], ids=["the command", "a message that was never received"])
+async def test_what_was_taught_in_private_is_not_listed_once_others_read(tmp_path: Path, learned_from: str) -> None:
+    """Somebody joins: what was said in the chat until then is not told there, and so are lessons from it."""
+    alone, among_others = (in_network("shop", "room", OWNER, is_private=is_private) for is_private in (True, False))
+    taught = {"reply_to": learned_from, "quoted": f"It takes {CLOSED_WORD}."}
+    async with opened(tmp_path, ["everyone"]) as bot:
+        await bot.deliver(alone, "How long is the countdown?", "learn", **taught)
+        await bot.deliver(among_others, "Who keeps the key?", "learn", quoted="The porter keeps it.")
+        for text in ("", "list 1", "list 2"):
+            bot.output()
+            await bot.deliver(among_others, text, "faq")
+            shown_text = bot.output()
+            assert (CLOSED_WORD in shown_text, "porter" in shown_text) == (False, text != "list 1")
+            await bot.deliver(alone, text, "faq")
+            assert (CLOSED_WORD in bot.output()) == (text != "list 2")

@@ -117,7 +117,7 @@ WRITERS: Mapping[str, Mapping[str, str]] = {
 
 # What is checked where kept words are read.
 LABELS = "what the answer could be made from is seen there now (`may_be_shown`)"
-LESSON = "what a lesson may tell of is seen there now (`may_read_lesson`, `accepts_lesson`)"
+LESSON = "what a lesson may tell of is seen there now (`may_read_lesson`, `accepts_lesson`); lists: as `CHAT`"
 CHAT = "words that people wrote in the same chat, in no closed thread and at no private time (`is_readable_from`)"
 OWN = "the message that is being answered"
 NOTICE = "judged again before each try to show it (`Drafts.find_block`, `Handler._require_...`)"
@@ -181,8 +181,8 @@ READERS: Mapping[str, Mapping[str, str]] = {
     "MessageLookup.find_question": {
         "core/messaging/feedback/handoff_handler.py:HandoffHandler._hand_off": CHAT,
     },
-    "MessageLookup.get_outcome": {"core/messaging/commands/answer_commands.py:explain_command": LABELS},
-    "MessageLookup.get_last_outcome": {"core/messaging/commands/answer_commands.py:explain_command": LABELS},
+    "MessageLookup.get_outcome": {"core/messaging/commands/answer_commands.py:_explain": LABELS},
+    "MessageLookup.get_last_outcome": {"core/messaging/commands/answer_commands.py:_explain": LABELS},
     "Journal.get_history": {
         "bots/daemon/adapters.py:_make_slack_adapter.has_answered_in": TOLD_NOBODY,
         "core/messaging/quotations.py:with_history": LABELS,

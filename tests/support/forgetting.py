@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
 from sqlalchemy import select
 
 from bots.daemon.bootstrap import make_live_settings, open_app
+from core.messaging.journaling import RecordedSink
 from core.settings import Settings
 from core.settings.messaging import JournalSettings
 from core.storage.engine import Database
 from core.storage.messages import Journal
 from core.storage.opening import open_database
 from core.storage.tables import metadata
+from core.types import ConversationKey, Message, Reply
 from knowledge.parsing.parser import ThreadParser
 from tests.support.knowledge import WordEmbedder
 from tests.support.recording_bot import Bot, Sender
@@ -97,3 +101,30 @@ async def find_columns(database: Database, *kept_columns: str) -> set[str]:
                 if WORD in str(value).lower() or ANN_ID in str(value)
             }
     return found - set(kept_columns)
+
+
+async def forget_ann(bot: Bot) -> None:
+    """Let Ann say /forget in another thread."""
+    key = ConversationKey("telegram", ANN.chat, "elsewhere")
+    command = Message("forget", key, ANN_ID, "Ann", "", datetime.now(UTC), addressed=True, command="forget")
+    await bot.journal.record_message(command)
+    await bot.journal.erase_author(command)
+
+
+def forget_before_showing(monkeypatch: pytest.MonkeyPatch, bot: Bot) -> list[str]:
+    """Let Ann forget once the next answer is written, and before it is shown. Return where what is written goes."""
+    finish = RecordedSink.finish
+    written = list[str]()
+
+    async def forget_and_finish(sink: RecordedSink, reply: Reply) -> None:
+        written.append(reply.text)
+        await forget_ann(bot)
+        await finish(sink, reply)
+
+    monkeypatch.setattr(RecordedSink, "finish", forget_and_finish)
+    return written
+
+
+def shows(bot: Bot, word: str) -> bool:
+    """Return whether whole answers have a word; what was shown of one before its end is another matter."""
+    return any(word in reply.text for sink in bot.adapter("telegram").sinks for reply in sink.replies)

@@ -31,6 +31,16 @@ DECISIONS: dict[str, ReviewState] = {"approve": "approved", "reject": "rejected"
 
 async def explain_command(context: CommandContext, request: CommandRequest) -> str:
     """Explain the outcome of the message that the command names, or the last answer in the chat or thread."""
+    explanation = await _explain(context, request)
+
+    async def is_still_told() -> bool:
+        return await _explain(context, request) == explanation
+
+    request.watch(is_still_told)
+    return explanation
+
+
+async def _explain(context: CommandContext, request: CommandRequest) -> str:
     message = request.message
     texts = request.texts
     lookup = MessageLookup(context.journal.database)
@@ -189,6 +199,7 @@ async def review_faq(context: CommandContext, request: CommandRequest) -> str:
     action = request.arguments.get("action", "list")
     if action == "list" and "number" not in request.arguments:
         pending_answers = await _list_readable(context, request, "pending", can_see_all=request.can_see_all_chats)
+        _watch_answers(context, request, pending_answers[:MAX_LISTED])
         return _format_list(pending_answers, texts)
     if action != "list":
         context.require_named(request)
@@ -201,6 +212,7 @@ async def review_faq(context: CommandContext, request: CommandRequest) -> str:
     if not answers:
         raise UsageError(texts.no_such_answer.format(number=number))
     if action == "list":
+        _watch_answers(context, request, answers)
         return _format_answer(answers[0], texts)
     reply = await _apply_decision(context, repository, number, request)
     if context.refresher:
@@ -226,6 +238,16 @@ async def _list_readable(
     answers = await repository.list_answers(state, reader=request.message)
     may_read = context.permissions.may_read_lesson
     return [answer for answer in answers if may_read(answer.closed_sources, request.message)]
+
+
+def _watch_answers(context: CommandContext, request: CommandRequest, answers: Sequence[TaughtAnswer]) -> None:
+    """Let answers not be shown once one of them is not there any more as it was, or not for who reads it."""
+
+    async def are_still_told() -> bool:
+        left_answers = await _list_readable(context, request, can_see_all=request.can_see_all_chats)
+        return all(answer in left_answers for answer in answers)
+
+    request.watch(are_still_told)
 
 
 async def decide_draft(context: CommandContext, request: CommandRequest) -> str:

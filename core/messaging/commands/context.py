@@ -14,6 +14,7 @@ from core.catalogue import ENGLISH, Messages
 from core.catalogue.command_spelling import Spell, spell_with_slash
 from core.errors import UsageError
 from core.llm.moderation import Moderator
+from core.messaging.journaling import StillTold
 from core.messaging.policy.command_table import Command, UserRole
 from core.messaging.policy.permissions import PermissionDenied, Permissions
 from core.ports import Adapter, Library, SourceRefresher
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
 # How many days a command reports, unless it says so.
 DEFAULT_DAYS = 7
+
+# Takes what is asked again right before a reply is shown.
+Watch = Callable[[StillTold], None]
 
 # Reads the configuration as the daemon did at its start. Raises `ConfigurationError`.
 SettingsLoader = Callable[[], Awaitable[Settings]]
@@ -118,11 +122,16 @@ class CommandContext:
         raise UsageError(request.texts.unknown_source.format(sources=names))
 
 
+def watch_nothing(_still_told: StillTold) -> None:
+    """Ask nothing again: what is told is shown at once."""
+
+
 @dataclass(frozen=True, slots=True)
 class CommandRequest:
     """A command that its author may give: the message, the arguments by name, and the author's role.
 
     `adapter` is what the message came through; None in the terminal. The commands in `texts` are spelled for it.
+    Whoever tells words that the journal holds lets `watch` know how to ask whether they are still there, and told.
     """
 
     message: Message
@@ -131,6 +140,7 @@ class CommandRequest:
     role: UserRole
     adapter: Adapter | None = None
     texts: Messages = ENGLISH
+    watch: Watch = watch_nothing
 
     @property
     def spell(self) -> Spell:

@@ -33,6 +33,13 @@ async def show_digest(context: CommandContext, request: CommandRequest) -> str:
     if library and visible_sources is not None:
         library = library.restricted_to(visible_sources)
     report = await find_gaps(reports, library, question_filter, timedelta(days=days))
+    gaps = report.gaps[:MAX_GAPS]
+    numbers = {gap.typical.number for gap in gaps}
+
+    async def are_still_told() -> bool:
+        return await reports.find_remembered(numbers) == numbers
+
+    request.watch(are_still_told)
     question_count = sum(len(gap.questions) for gap in report.open_gaps)
     tokens = sum(day.tokens for day in statistics)
     cost = format_cost(sum(day.cost for day in statistics), texts)
@@ -49,6 +56,6 @@ async def show_digest(context: CommandContext, request: CommandRequest) -> str:
         *await format_source_hits(context, request, since),
         "",
         texts.digest_unanswered.format(count=question_count) if question_count else texts.digest_all_answered,
-        *format_gaps(report.gaps[:MAX_GAPS], texts),
+        *format_gaps(gaps, texts),
     ]
     return "\n".join(lines)

@@ -9,7 +9,7 @@ from functools import partial
 from core.catalogue import ENGLISH, Messages, messages_for
 from core.catalogue.command_spelling import spell_texts, spell_with_slash
 from core.messaging.commands import answer_commands, chat_commands, form, source_commands, status_commands
-from core.messaging.commands.context import CommandContext, CommandHandler, CommandRequest
+from core.messaging.commands.context import CommandContext, CommandHandler, CommandRequest, Watch, watch_nothing
 from core.messaging.commands.digest import show_digest
 from core.messaging.policy.command_table import (
     COMMANDS,
@@ -112,8 +112,10 @@ class CommandDispatcher:
         texts = messages_for(permissions.get_language(message))
         return texts.only_owners if required_role == "owner" else texts.only_admins
 
-    async def dispatch(self, message: Message, adapter: Adapter | None) -> str:
+    async def dispatch(self, message: Message, adapter: Adapter | None, watch: Watch = watch_nothing) -> str:
         """Return what to say to a command. The right to give it is checked here, wherever it comes from.
+
+        `watch` is told what to ask right before that is shown: whether what it tells of the journal is still so.
 
         Raises `PermissionDenied` for what its author may not do, after the audit has it, `UsageError` for arguments
         that make no sense, and what the handler raises.
@@ -136,7 +138,7 @@ class CommandDispatcher:
             arguments = parse_arguments(command, message.text, texts, spell)
             if set(arguments.values()) & set(command.owner_only_values):
                 _require(role, "owner", texts)
-            reply = await handler(CommandRequest(message, command, arguments, role, adapter, texts))
+            reply = await handler(CommandRequest(message, command, arguments, role, adapter, texts, watch))
         except PermissionDenied as error:
             _log.info("command.refused", command=message.command, author_id=message.author_id)
             await self.context.audit.record(new_entry(message, "refused", error.audit_text))

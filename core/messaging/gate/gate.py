@@ -70,7 +70,7 @@ class GateDecision:
     `canned_reply`, if any, is posted in place of an answer. `is_unprompted` says that nobody addressed the bot. If
     `wait_s` is not zero, wait so many seconds and then ask `Gate.recheck`, which also settles a `doubt`. `opinion` is a
     model's reason for speaking, empty where none was asked. `in_silence` is why a command gets no reply. `made_of` are
-    the numbers of the messages whose words the canned reply or the opinion has.
+    the numbers of the messages whose words the canned reply, the opinion or the reason has.
     """
 
     should_speak: bool
@@ -153,8 +153,10 @@ class Gate:
             return _skip(reason)
         if decision.doubt:
             decision = await self._resolve_doubt(message, decision, decision.doubt, recent_messages)
+            if decision.reason:
+                return decision
             # Meanwhile the bot may have spoken in another thread of the chat.
-            if reason := decision.reason or self._cooldown_reason(message, ()):
+            if reason := self._cooldown_reason(message, ()):
                 return _skip(reason)
         self._last_unprompted_at = {**self._active_cooldowns(), _get_place(message): time.monotonic()}
         return replace(decision, is_unprompted=True, wait_s=0.0, doubt=None)
@@ -177,14 +179,13 @@ class Gate:
             return _skip(doubt.learned_reason) if doubt.learned_reason else decision
         if opinion.should_speak:
             return GateDecision(True, is_unprompted=True, opinion=opinion.reason, made_of=tuple(opinion.made_of))
-        return _skip(
-            skip(
-                SkipReason.MODEL_DECLINED,
-                probability=doubt.assessment.probability,
-                threshold=doubt.threshold,
-                opinion=opinion.reason,
-            )
+        reason = skip(
+            SkipReason.MODEL_DECLINED,
+            probability=doubt.assessment.probability,
+            threshold=doubt.threshold,
+            opinion=opinion.reason,
         )
+        return replace(_skip(reason), made_of=tuple(opinion.made_of))
 
     async def _ask_model(
         self, message: Message, doubt: Doubt, recent_messages: Sequence[HistoryMessage]

@@ -69,7 +69,7 @@ async def test_a_posted_reply_is_remembered(journal: Journal) -> None:
     assert (await journal.get_delivery(MESSAGE, None))[0], "nobody knows yet whether it was posted"
     await journal.mark_posted(MESSAGE, "99")
     assert await journal.get_pending("telegram") == [(MESSAGE, "99")]
-    assert await journal.get_delivery(MESSAGE, None) == (False, None, {}, None)
+    assert await journal.get_delivery(MESSAGE, None) == (False, None, {}, (), None)
 
 
 async def test_a_reply_in_doubt_is_closed_and_not_repeated(journal: Journal) -> None:
