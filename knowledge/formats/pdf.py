@@ -15,6 +15,7 @@ from typing import Any
 from core.markup.document import Block
 from core.markup.writer import MAX_HEADING_LEVEL, write_markdown
 from knowledge.formats.inline import escape, make_code
+from knowledge.formats.page_drawn import add_drawn
 from knowledge.formats.page_layout import Glyph, Line, make_lines, mark_framed
 from knowledge.formats.page_paragraphs import Paragraph
 from knowledge.formats.page_sections import Bookmark, Section, find_headings, make_sections
@@ -101,7 +102,7 @@ def _read_lines(document: Any, number: int, limits: ParseLimits) -> list[Line]:
     with closing(page), closing(page.get_textpage()) as text_page:
         turn = _TURNS[page.get_rotation()]
         paths = list(_iter_paths(page, turn))
-        lines = make_lines(_iter_segments(text_page, turn), find_grids(paths))
+        lines = make_lines(add_drawn(_iter_segments(text_page, turn), paths), find_grids(paths))
     mark_framed(lines, find_frames(paths))
     limits.consume("\n".join(line.text for line in lines))
     return lines
