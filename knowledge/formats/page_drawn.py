@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 
 from knowledge.formats.page_layout import Glyph
 from knowledge.formats.page_tables import Box
@@ -42,7 +43,7 @@ def add_drawn(segments: Iterable[list[Glyph]], boxes: Iterable[Box]) -> list[lis
             elif _is_underscore(box, glyphs, sizes[number]):
                 read[number] = list(_insert(box, glyphs))
     lefts = sorted({round(box[0] + box[2]) for box in bullets.values()})
-    for number, (left, bottom, right, top) in bullets.items():
+    for number, (left, _, right, _) in bullets.items():
         sign = BULLETS[min(_find_level(lefts, round(left + right)), len(BULLETS) - 1)]
         _, _, line_bottom, _, line_top = read[number][0]
         read[number][:0] = [(sign, left, line_bottom, right, line_top), (" ", right, line_bottom, right, line_top)]
@@ -52,7 +53,7 @@ def add_drawn(segments: Iterable[list[Glyph]], boxes: Iterable[Box]) -> list[lis
 def _find_level(middles: Sequence[int], middle: int) -> int:
     """Return how many lists begin to the left of a bullet; those of one list are not drawn at the same point."""
     before = [other for other in middles if other <= middle]
-    return sum(following - other > 2 * MAX_BEYOND for other, following in zip(before, before[1:], strict=False))
+    return sum(following - other > 2 * MAX_BEYOND for other, following in pairwise(before))
 
 
 def _is_bullet(box: Box, glyphs: Sequence[Glyph], size: float) -> bool:

@@ -28,7 +28,7 @@ from knowledge.formats.page_tables import NEAR
 _FROM_RAISED = str.maketrans(RAISED, "0123456789")
 # Behind a word, or a sign: elsewhere it is an exponent.
 _NOTE_MARK = re.compile(rf"(?:(?<=[^\W\d_]{{2}})|(?<=[.,;:!?)\]\"'\u2019\u201d]))[ ]?[{RAISED}]{{1,3}}")
-_NOTE_START = re.compile(rf"[{RAISED}]{{1,3}}|\d{{1,3}}(?=\s)")
+_NOTE_START = re.compile(rf"[{RAISED}]{{1,3}}|\d{{1,3}}(?=\s|[^\W\d_]{{2}})")
 _LIST_MARK = re.compile(
     r"(?:[\u2022\u25cf\u25cb\u25a0\u25aa\u2023\u2043\u2013*-]|\(?(?:\d{1,2}|[a-z])[.)]|\[\d{1,3}\])\s"
 )
@@ -96,7 +96,8 @@ class _Lines:
         is_alike = min(self.pitch, line.pitch) > 0 and abs(self.pitch - line.pitch) <= MAX_PITCH_DIFFERENCE
         if self.item and self._is_outside(line, self.item):
             return False
-        if abs(last.size - line.size) > MAX_SIZE_DIFFERENCE * last.size and not last.sizes & line.sizes:
+        has_size = abs(last.size - line.size) <= MAX_SIZE_DIFFERENCE * last.size or last.sizes & line.sizes
+        if not has_size and not (is_alike and self.is_code):
             return False
         if not is_alike and (self.is_code or line.is_code or last.right <= line.left or line.right <= last.left):
             return False
@@ -119,8 +120,10 @@ class _Lines:
     def _is_outside(self, line: Line, item: Line) -> bool:
         """Return whether a line below the end of an item begins at its bullet, or to the left of it."""
         is_left = line.left < item.left + item.first_width + line.size / 4
-        is_new = line.text[:1].isupper() and _SENTENCE_END.search(self.lines[-1].text[-MAX_END_CHARS:])
-        return bool(is_left and is_new)
+        is_beside = line.left < item.left - line.size / 2
+        has_end = is_beside or _SENTENCE_END.search(self.lines[-1].text[-MAX_END_CHARS:])
+        is_new = line.text[:1].isupper() or (is_beside and _LIST_MARK.match(line.text))
+        return bool(is_left and is_new and has_end)
 
     def add(self, line: Line) -> None:
         self.pitch = self.pitch if line.pitch else 0.0
@@ -313,6 +316,7 @@ def _make_paragraph(lines: Sequence[Line], page: Sequence[Line]) -> Paragraph:
             is_full
             and (is_edge or (is_column and (following.text[0].islower() or following.text[0] == "(")))
             and not _LIST_MARK.match(following.text)
+            and not (line.sizes and following.sizes and line.sizes.isdisjoint(following.sizes))
         )
         is_full = is_full and not (line.is_row or following.is_row)
         text += " " if is_full and not line.text.endswith(HYPHENS) else "\n"

@@ -16,7 +16,7 @@ from core.markup.document import Block
 from core.markup.writer import MAX_HEADING_LEVEL, write_markdown
 from knowledge.formats.inline import escape, make_code
 from knowledge.formats.page_drawn import add_drawn
-from knowledge.formats.page_layout import Glyph, Line, make_lines, mark_framed
+from knowledge.formats.page_layout import Glyph, Line, make_lines, mark_code, mark_framed
 from knowledge.formats.page_paragraphs import Paragraph
 from knowledge.formats.page_sections import Bookmark, Section, find_headings, make_sections
 from knowledge.formats.page_tables import Box, find_frames, find_grids
@@ -83,6 +83,7 @@ def read_pages(data: bytes) -> tuple[str, tuple[int, ...]]:
         raise FormatError("it is encrypted" if is_encrypted else "it is damaged") from error
     limits = ParseLimits()
     pages = _strip_edges([_read_lines(document, number, limits) for number in range(len(document))])
+    mark_code(pages)
     if not any(pages):
         raise FormatError("it holds no text: a scan needs text recognition first")
     sections = make_sections(pages, _read_bookmarks(document) or find_headings(pages))
@@ -316,7 +317,8 @@ def _join_words(text: str, words: set[str]) -> str:
         are_words = min(len(first), len(rest)) >= MIN_PART_CHARS and {first.lower(), rest.lower()} <= words
         # A soft one is none where nothing is divided.
         has_hyphen = (are_words and "\u00ad" not in match[0]) or f"{first}-{rest}".lower() in words or has_another
-        if (has_hyphen and f"{first}{rest}".lower() not in words) or not rest[0].islower():
+        is_word = f"{first}{rest}".lower() in words and first.isupper() == rest.isupper()
+        if not is_word and (has_hyphen or not rest[0].islower()):
             return f"{first}-{rest}"
         return f"{first}{rest}"
 

@@ -309,7 +309,7 @@ def test_marks_of_items_stand_before_them() -> None:
 def test_marks_of_notes_stay_with_their_line_of_code() -> None:
     marks = [(125, 700, 7, "1"), (52, 688, 7, "2")]
     (text,) = read_drawings([*set_lines("`run(start)", "`", "`run(stop)"), *marks])
-    assert text == "```\nrun(start) (1)\n(2)\nrun(stop)\n```"
+    assert text == "```\nrun(start)  (1)\n(2)\nrun(stop)\n```"
 
 
 def test_lines_within_a_grid_are_a_table() -> None:
@@ -398,3 +398,72 @@ def test_a_page_without_end_takes_bounded_time() -> None:
     start = time.thread_time()
     read_pdf(draw_pdf(drawings, [(number % 500, number % 700, 10, "x y") for number in range(20_000)]))
     assert time.thread_time() - start < 20
+
+
+def test_short_lines_of_code_belong_to_the_listing_beside_them() -> None:
+    (text,) = read_drawings(set_lines("It stops:", "`", "`def run() {", "`  stop(all)", "`}", "`end", "", "It waits."))
+    assert text == "It stops:\n\n```\ndef run() {\n  stop(all)\n}\nend\n```\n\nIt waits."
+
+
+def test_columns_in_code_keep_their_places() -> None:
+    parts: list[Drawing] = [
+        (50, 700, 10, "`-c"),
+        (98, 700, 10, "`checks only"),
+        *set_lines("`--help  shows it", top=688),
+    ]
+    (text,) = read_drawings(parts)
+    assert text == "```\n-c      checks only\n--help  shows it\n```"
+
+
+def test_numbers_that_do_not_run_are_part_of_code() -> None:
+    (text,) = read_drawings(set_lines("`4 CARD32 OFFSET", "`4 CARD32 LENGTH", "`2 CARD16 MAJOR"))
+    assert text == "```\n4 CARD32 OFFSET\n4 CARD32 LENGTH\n2 CARD16 MAJOR\n```"
+
+
+def test_numbers_of_lines_that_are_drawn_as_a_column_are_left_out() -> None:
+    code = ("`def run():", "`    stop()", "`    wait()")
+    numbers: list[Drawing] = [(30, 700 - 18 * row, 10, f"`{row + 1}") for row in range(3)]
+    (text,) = read_drawings([*numbers, *((60, 700 - 18 * row, 10, line) for row, line in enumerate(code))])
+    assert text == "```\ndef run():\n    stop()\n    wait()\n```"
+
+
+def test_what_is_framed_has_no_space_before_its_mark() -> None:
+    page: list[Drawing] = [
+        (50, 700, 10, "See ("),
+        (75, 700, 9, "`run"),
+        (93, 700, 10, "), and"),
+        (125, 700, 9, "`stop"),
+    ]
+    page += [(148.5, 700, 10, ". It waits , too.")]
+    (text,) = read_drawings(page)
+    assert text == "See (run), and stop. It waits , too."
+
+
+def test_words_in_capitals_are_joined_if_they_are_whole_elsewhere() -> None:
+    lines = (
+        "An element that is OPTIONAL is left out, and an OP-",
+        "TIONAL element of the FORM-",
+        "AT is not, if it is there.",
+    )
+    (text,) = read_drawings([*set_lines(*lines)])
+    assert "an OPTIONAL element of the FORM-AT is" in text.replace("\n", " ")
+
+
+def test_a_line_to_the_left_of_an_item_is_no_part_of_it() -> None:
+    page = [
+        *set_lines("• a disk", left=70),
+        *set_lines("Providers", top=688),
+        *set_lines("• a network", left=70, top=676),
+    ]
+    assert read_drawings(page) == ["- a disk\n\nProviders\n\n- a network"]
+
+
+def test_large_signs_of_quotes_are_an_ornament() -> None:
+    page = [*set_lines("The broker keeps every message.", "It waits for all."), (50, 600, 40, "\u201c")]
+    assert read_drawings(page) == ["The broker keeps every message.\nIt waits for all."]
+
+
+def test_a_note_may_begin_right_after_its_number() -> None:
+    page = [(50, 700, 10, "The broker keeps messages"), (176.5, 704, 6, "1"), *set_lines("It stops.", top=650)]
+    (text,) = read_drawings([*page, (50, 100, 8, "1See the manual.")])
+    assert text == "The broker keeps messages\n\nIt stops.\n\n1 See the manual."
