@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -41,6 +41,8 @@ MAX_COLUMN_LINES = 500
 MAX_JOINED_CHARS = 20_000
 MAX_INDENTATION = 80
 MIN_DEFINITION_WORDS = 3
+# So many texts below each other, beside others, are a table.
+MIN_ROWS = 3
 MAX_END_CHARS = 20
 # Of the usual distance of two lines: beyond it, a paragraph ends.
 MAX_LINE_DISTANCE = 1.3
@@ -95,6 +97,8 @@ class _Lines:
             return False
         is_alike = min(self.pitch, line.pitch) > 0 and abs(self.pitch - line.pitch) <= MAX_PITCH_DIFFERENCE
         if self.item and self._is_outside(line, self.item):
+            return False
+        if not is_alike and _stand_in_columns(self.lines[0], line):
             return False
         has_size = abs(last.size - line.size) <= MAX_SIZE_DIFFERENCE * last.size or last.sizes & line.sizes
         if not has_size and not (is_alike and self.is_code):
@@ -169,7 +173,7 @@ def make_paragraphs(lines: Sequence[Line]) -> list[Paragraph]:
         if not blocks or not blocks[-1].takes(line, leading):
             blocks.append(_Lines(line.pitch))
         blocks[-1].add(line)
-    columns = {round(block.lines[0].column) for block in blocks if _hangs(block.lines)}
+    columns = _find_columns([block.lines for block in blocks if not block.is_code])
     paragraphs = [
         _make_definition(block.lines)
         if block.lines[0].parts and not block.is_code and _explains(block.lines, columns)
@@ -276,6 +280,23 @@ def _write_code(lines: Sequence[Line], leading: float) -> Paragraph:
     return Paragraph(text, last.size, is_code=True, left=left, bottom=last.bottom, pitch=pitch, frame=frame)
 
 
+def _stand_in_columns(line: Line, other: Line) -> bool:
+    return bool(line.parts and other.parts and abs(line.column - other.column) < NEAR)
+
+
+def _find_columns(blocks: Sequence[Sequence[Line]]) -> set[int]:
+    """Return where texts stand that explain what is beside them: they hang, or several others stand below them.
+
+    Of a table without lines, these are the rows. What says the same in each of them explains nothing.
+    """
+    texts: dict[int, set[str]] = defaultdict(set)
+    for first, *_ in blocks:
+        if first.parts and _WORD.search(first.parts[1]) and not _LIST_MARK.match(f"{first.parts[0]} "):
+            texts[round(first.column)].add(first.parts[1])
+    rows = {column for column, found in texts.items() if len(found) >= MIN_ROWS}
+    return rows | {round(lines[0].column) for lines in blocks if _hangs(lines)}
+
+
 def _hangs(lines: Sequence[Line]) -> bool:
     """Return whether text goes on below itself, but not below what stands beside it, as definitions do."""
     first, *others = lines
@@ -289,7 +310,7 @@ def _hangs(lines: Sequence[Line]) -> bool:
 
 def _explains(lines: Sequence[Line], columns: Set[int]) -> bool:
     """Return whether lines are a definition: they hang, or the only one is divided where others hang."""
-    return _hangs(lines) or (len(lines) == 1 and round(lines[0].column) in columns)
+    return _hangs(lines) or (len(lines) == 1 and any(abs(lines[0].column - column) < NEAR for column in columns))
 
 
 def _make_definition(lines: Sequence[Line]) -> Paragraph:

@@ -467,3 +467,21 @@ def test_a_note_may_begin_right_after_its_number() -> None:
     page = [(50, 700, 10, "The broker keeps messages"), (176.5, 704, 6, "1"), *set_lines("It stops.", top=650)]
     (text,) = read_drawings([*page, (50, 100, 8, "1See the manual.")])
     assert text == "The broker keeps messages\n\nIt stops.\n\n1 See the manual."
+
+
+@pytest.mark.parametrize("distance", [12, 40])
+def test_texts_in_two_columns_are_terms_and_what_they_mean(distance: float) -> None:
+    rows = [("none", "Reads no marks"), ("normal", "Reads all marks"), ("quotes", "Reads some of them")]
+    drawn = [
+        (x, 700 - distance * row, 10, text)
+        for row, texts in enumerate(rows)
+        for x, text in zip((50, 200), texts, strict=True)
+    ]
+    assert read_drawings(drawn) == ["\n\n".join(f"**{term}**: {text}" for term, text in rows)]
+
+
+def test_what_is_the_same_beside_each_line_explains_nothing() -> None:
+    drawn = [
+        (x, 700 - 40 * row, 10, text) for row in range(3) for x, text in ((50, f"int run{row}()"), (200, "[Function]"))
+    ]
+    assert "**" not in read_drawings(drawn)[0]
