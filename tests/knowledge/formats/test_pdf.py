@@ -400,9 +400,21 @@ def test_a_page_without_end_takes_bounded_time() -> None:
     assert time.thread_time() - start < 20
 
 
-def test_short_lines_of_code_belong_to_the_listing_beside_them() -> None:
-    (text,) = read_drawings(set_lines("It stops:", "`", "`def run() {", "`  stop(all)", "`}", "`end", "", "It waits."))
-    assert text == "It stops:\n\n```\ndef run() {\n  stop(all)\n}\nend\n```\n\nIt waits."
+def test_short_lines_in_a_box_are_code_where_their_font_is_one_of_code() -> None:
+    page = [*set_lines("`run(start)"), *set_lines("`---", "`***", top=640), *set_lines("It waits.", top=580)]
+    text = read_pdf(draw_pdf(page, areas=[(40, 620, 300, 40)])).partition("\n\n")[2]
+    assert text == "```\nrun(start)\n```\n\n```\n---\n***\n```\n\nIt waits."
+
+
+@pytest.mark.parametrize(("height", "wide"), [(7.2, 5.4), (9.0, 6.2)])
+def test_signs_on_equal_places_are_code(height: float, wide: float) -> None:
+    """Also those of a font that is low, and one sign that is wider than its place."""
+    glyphs = [
+        (sign, 5.4 * place, 0.0, 5.4 * place + (wide if sign == "T" else 5.4), height)
+        for place, sign in enumerate("# The end")
+    ]
+    (line,) = make_lines([glyphs])
+    assert line.is_code
 
 
 def test_columns_in_code_keep_their_places() -> None:
@@ -485,3 +497,15 @@ def test_what_is_the_same_beside_each_line_explains_nothing() -> None:
         (x, 700 - 40 * row, 10, text) for row in range(3) for x, text in ((50, f"int run{row}()"), (200, "[Function]"))
     ]
     assert "**" not in read_drawings(drawn)[0]
+
+
+def test_a_raised_number_is_a_mark_also_where_most_of_the_line_is_smaller() -> None:
+    page: list[Drawing] = [
+        (50, 700, 8.3, "`books"),
+        (75.5, 700, 10, "."),
+        (78.5, 704, 8.3, "1"),
+        *set_lines("It stops.", top=650),
+    ]
+    (text,) = read_drawings([*page, *set_lines(*LINES, top=600), (50, 100, 8, "1 See the manual.")])
+    assert text.startswith("books.\n\nIt stops.")
+    assert text.endswith("\n\n1 See the manual.")
