@@ -55,7 +55,7 @@ MAX_RAGGED = 1.5
 # Of the size of code: what ends so far above the foot of its page ends there.
 MAX_FOOT = 4.0
 # A narrower column is a list of short lines.
-MIN_COLUMN_WIDTH = 8.0
+MIN_COLUMN_WIDTH = 10.0
 
 
 @dataclass(slots=True)

@@ -509,3 +509,8 @@ def test_a_raised_number_is_a_mark_also_where_most_of_the_line_is_smaller() -> N
     (text,) = read_drawings([*page, *set_lines(*LINES, top=600), (50, 100, 8, "1 See the manual.")])
     assert text.startswith("books.\n\nIt stops.")
     assert text.endswith("\n\n1 See the manual.")
+
+
+def test_short_lines_of_a_narrow_column_are_not_joined() -> None:
+    lines = ("minimum of each value", "maximum of each value", "averages of each value", "differences of values")
+    assert read_drawings(set_lines(*lines)) == ["\n".join(lines)]
