@@ -162,6 +162,8 @@ def _write_row_as_item(row: Sequence[str], header: Sequence[str]) -> str:
     """
     if holds_code(row):
         names = ["", *header[1 : len(row)]] if len(header) > 2 else []
+        if holds_code(row[:1]):
+            names = list(header[: len(row)])
         cells = zip(names + [""] * (len(row) - len(names)), map(_split_cell, row), strict=True)
         return "- " + _indent("\n\n".join(part for name, parts in cells for part in _name_parts(name, parts)), "  ")
     first, *others = list(filter(None, map(_write_cell, row))) or [""]

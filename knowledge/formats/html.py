@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
-from knowledge.formats.html_markdown import iter_texts, render_markdown
+from core.markup.document import Block
+from core.markup.writer import write_markdown
+from knowledge.formats.html_markdown import iter_texts, read_html_blocks, render_markdown
 from knowledge.formats.main_content import find_main_content, is_hidden
 from knowledge.formats.tabs import find_tab_labels
 from knowledge.parsing.limits import FormatError, map_parser_errors
@@ -118,12 +120,20 @@ def read_html(data: bytes) -> str:
 @map_parser_errors
 def read_fragment(html: str) -> str:
     """Return a piece of HTML as Markdown, all of it but what nobody sees. Raises `FormatError`."""
+    return write_markdown(read_fragment_blocks(html))
+
+
+def read_fragment_blocks(html: str) -> tuple[Block, ...]:
+    """Return a piece of HTML as blocks without lines, all of it but what nobody sees."""
     from lxml import html as parser
 
     page_parser = parser.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True)
     page = f"<html><body>{html}</body></html>".encode("utf-8", "replace")
     tree = parser.document_fromstring(page, parser=page_parser)
-    return render_markdown(tree, [element for element in tree.iter() if _is_unreadable(element)])
+    for element in tree.iter("textarea"):
+        # Its lines are those of its text, as those of code are.
+        element.tag = "pre"
+    return read_html_blocks(tree, [element for element in tree.iter() if _is_unreadable(element)])
 
 
 def _extract_plain_text(tree: Any) -> str:

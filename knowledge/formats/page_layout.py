@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import chain, dropwhile, groupby, pairwise
 from statistics import median_low
@@ -35,7 +35,11 @@ _LABELS = {"\uf05a": "NOTE", "\uf0eb": "TIP", "\uf06a": "IMPORTANT", "\uf071": "
 _NOTE_NUMBER = re.compile(r"\d{1,2}")
 # From a title to its page, as in a table of contents.
 _LEADER = re.compile(r"(?<![. ])[ ]?(?>\.(?:[ ]?\.){4,})[ ]?(?:\d{1,5}|[ivxlc]{1,8})$")
+# Alone in a line, and large, they are an ornament.
+_QUOTES = frozenset("\u201c\u201d\u201e\u275d\u275e")
 MIN_SIZE = 0.01
+MAX_NUMBER_SIGNS = 6
+MAX_SPACES = 100
 # More is not looked at: nobody prints so much in a line, or so many parts on a page.
 MAX_LINE_SIGNS = 2_000
 MAX_ORDERED_PARTS = 500
@@ -45,6 +49,7 @@ MIN_RAISED = 0.2
 MIN_OVERLAP = 0.4
 MAX_GAP = 0.7
 MIN_SPACE = 0.15
+MAX_MARK_GAP = 0.24
 MIN_CELL_GAP = 1.5
 # Between two words whose letters are spaced, of which a line has so many.
 MIN_LETTER_GAP = 0.42
@@ -52,13 +57,20 @@ MIN_SPACED_LETTERS = 8
 MAX_SIZE_DIFFERENCE = 0.08
 MIN_LEADING = 0.7
 MAX_LEADING = 2.0
+MAX_CODE_GAP = 4.0
 # Signs of one width are a line of code only if so many are different.
 MIN_CODE_SIGNS = 5
 # More in a cell are a listing beside its numbers.
 MAX_CELL_CODE = 2
 MIN_CODE_WIDTH = 0.3
-MAX_CODE_WIDTH = 0.75
+MAX_CODE_WIDTH = 0.8
 MAX_PITCH_DIFFERENCE = 0.16
+# Those of two fonts differ more, in points.
+MAX_HEIGHT_DIFFERENCE = 0.3
+# Of the width of its signs.
+MAX_PLACE_DIFFERENCE = 0.1
+# So many numbers below each other are those of the lines of code beside them.
+MIN_LINE_NUMBERS = 3
 
 
 @dataclass(slots=True)
@@ -69,7 +81,7 @@ class Line:
     rows of tables have: it does not go on in the next line. `sizes` are those of all of its signs. `is_framed` tells
     that it stands in a box with others, `frame` has the left and the right edge of the innermost box. `parts`
     are the texts beside its only large gap, of which the second one begins at `column`. A whole table is one line, with
-    the texts of its `cells`.
+    the texts of its `cells`. `has_code_font` tells that other lines show its font to be one of code.
     """
 
     text: str
@@ -87,11 +99,12 @@ class Line:
     frame: tuple[float, float] | None = None
     parts: tuple[str, str] | None = None
     column: float = 0.0
+    has_code_font: bool = False
 
     @property
     def is_code(self) -> bool:
         """Return whether the line is set in a font of one width, as code is."""
-        return (
+        return self.has_code_font or (
             MIN_CODE_WIDTH < self.pitch / self.size < MAX_CODE_WIDTH and len(set(self.text) - {" "}) >= MIN_CODE_SIGNS
         )
 
@@ -106,6 +119,7 @@ class _Segment:
     bottom: float = field(init=False)
     right: float = field(init=False)
     size: float = field(init=False)
+    height: float = field(init=False)
 
     def __post_init__(self) -> None:
         self.glyphs = list(dropwhile(lambda glyph: glyph[0].isspace(), self.glyphs))
@@ -114,6 +128,7 @@ class _Segment:
         self.bottom = median_low(glyph[2] for glyph in placed)
         self.right = max(glyph[3] for glyph in placed)
         self.size = max(MIN_SIZE, median_low(glyph[4] - glyph[2] for glyph in placed))
+        self.height = max(glyph[4] - glyph[2] for glyph in placed)
         _, _, bottom, _, top = first = placed[0]
         # A mark of a list is no larger than its text.
         if first[0] in _LABELS and len(placed) > 1 and top - bottom > self.size * (1 + MAX_SIZE_DIFFERENCE):
@@ -167,7 +182,7 @@ class _Segment:
         """Return the line, with what is raised written in raised digits, without icons and what leads to a page."""
         text = "".join(
             _write_raised(signs) if is_raised else signs
-            for is_raised, glyphs in groupby(self._fill_gaps(), self._is_raised)
+            for is_raised, glyphs in groupby(self._close_marks(self._fill_gaps()), self._is_raised)
             for signs in ["".join(glyph[0] for glyph in glyphs)]
         )
         placed = [glyph for glyph in self.glyphs if not glyph[0].isspace()]
@@ -179,6 +194,8 @@ class _Segment:
         sizes = frozenset(round(glyph[4] - glyph[2], 1) for glyph in placed)
         line = Line(text, self.left, self.bottom, self.right, self.size, first_end - self.left, pitch, is_row)
         line.sizes = sizes
+        if line.is_code and line.text.split() == "".join(glyph[0] for glyph in self._fill_gaps()).split():
+            line.text = "".join(_space_out(self._fill_gaps(), pitch)).rstrip()
         if len(columns) == 1 and not leaders:
             line.column = columns[0]
             line.parts = self._divide(columns[0])
@@ -192,14 +209,15 @@ class _Segment:
             return None
         return self.label + _Segment(before).to_line().text, _Segment(after).to_line().text
 
-    def split_number(self, previous: int) -> tuple[_Segment, int]:
-        """Return a line of code without its number, and this; other lines as they are, and 0."""
+    def split_number(self) -> tuple[_Segment | None, int]:
+        """Return a line of one width without the number that stands before it, and this, which may be all of it."""
+        if self.text.strip().isdecimal():
+            return None, int(self.text[:MAX_NUMBER_SIGNS])
         if number := _LINE_NUMBER.match(self.text):
             code = _Segment(self.glyphs[number.end() :])
-            line = code.to_line()
-            if line.is_code or (line.pitch and previous and int(number[0]) == previous + 1):
+            if code.to_line().pitch:
                 return code, int(number[0])
-        return self, 0
+        return None, 0
 
     def _fill_gaps(self) -> list[Glyph]:
         """Return the signs with spaces in gaps between letters; where all letters are spaced, only in large ones."""
@@ -217,6 +235,20 @@ class _Segment:
             filled.append(following)
         return filled
 
+    def _close_marks(self, glyphs: Sequence[Glyph]) -> Iterator[Glyph]:
+        """Yield the signs without spaces between a word and its marks that are none: what is framed has a margin."""
+        for number, (sign, _, bottom, _, top) in enumerate(glyphs):
+            # No font has a space without a height.
+            if sign == " " and bottom == top and 0 < number < len(glyphs) - 1:
+                last, following = glyphs[number - 1], glyphs[number + 1]
+                is_end = number + 2 == len(glyphs) or not glyphs[number + 2][0].isalnum()
+                is_end = is_end and not last[0] == following[0] == "."
+                is_mark = last[0] in "([" or (following[0] in ",.)]" and is_end)
+                is_alike = abs(last[4] - last[2] - following[4] + following[2]) < MAX_HEIGHT_DIFFERENCE
+                if is_mark and not is_alike and following[1] - last[3] < MAX_MARK_GAP * self.size:
+                    continue
+            yield glyphs[number]
+
     def _close_up(self) -> list[Glyph]:
         placed = [glyph for glyph in self.glyphs if not glyph[0].isspace()]
         closed = placed[:1]
@@ -228,12 +260,30 @@ class _Segment:
 
     def _is_raised(self, glyph: Glyph) -> bool:
         _, _, bottom, _, top = glyph
-        return bottom - self.bottom > MIN_RAISED * self.size and top - bottom < MAX_RAISED_SIZE * self.size
+        return bottom - self.bottom > MIN_RAISED * self.size and top - bottom < MAX_RAISED_SIZE * self.height
 
 
 def _find_pitch(glyphs: Sequence[Glyph]) -> float:
     widths = [glyph[3] - glyph[1] for glyph in glyphs]
-    return widths[0] if max(widths) - min(widths) <= MAX_PITCH_DIFFERENCE else 0.0
+    if max(widths) - min(widths) <= MAX_PITCH_DIFFERENCE:
+        return widths[0]
+    # Some of the signs may be wider than their place, but each stands where it would in a column.
+    pitch = median_low(widths)
+    if min(widths) < pitch - MAX_PITCH_DIFFERENCE:
+        return 0.0
+    places = [(glyph[1] - glyphs[0][1]) / max(MIN_SIZE, pitch) for glyph in glyphs]
+    return pitch if all(abs(place - round(place)) < MAX_PLACE_DIFFERENCE for place in places) else 0.0
+
+
+def _space_out(glyphs: Sequence[Glyph], pitch: float) -> Iterator[str]:
+    """Yield signs of one width, with as many spaces between words as there is room for."""
+    end = glyphs[0][1]
+    for last, glyph in pairwise([(" ", end, 0.0, end, 0.0), *glyphs]):
+        if not glyph[0].isspace():
+            has_space = last[0].isspace() and glyph[1] > glyphs[0][1]
+            yield " " * max(int(has_space), min(MAX_SPACES, round((glyph[1] - end) / pitch)))
+            yield glyph[0]
+            end = glyph[1] + pitch
 
 
 def _write_raised(signs: str) -> str:
@@ -284,6 +334,43 @@ def mark_framed(lines: Sequence[Line], frames: Sequence[Box]) -> None:
         for line in inside:
             line.frame = line.frame or (left, right)
             line.is_framed |= 1 < len(inside) < len(lines)
+
+
+def mark_code(pages: Sequence[list[Line]]) -> None:
+    """Mark short lines of code, and leave out columns with the numbers of its lines and large signs of quotes.
+
+    They are set in a font that is one of code elsewhere, and stand below or above code, or in a box with others.
+    """
+    fonts = {
+        (size, round(10 * line.pitch) + near)
+        for line in chain.from_iterable(pages)
+        if line.is_code
+        for size in line.sizes
+        for near in (-1, 0, 1)
+    }
+    for page in pages:
+        usual = median_low(line.size for line in page) if page else 0.0
+        page[:] = [line for line in page if line.text not in _QUOTES or line.size < MIN_CELL_GAP * usual]
+        alike = [line for line in page if any((size, round(10 * line.pitch)) in fonts for size in line.sizes)]
+        alike_ids = set(map(id, alike))
+        page[:] = _drop_numbers(page, alike_ids)
+        for line in alike:
+            line.has_code_font = line.is_framed
+        for lines in (page, page[::-1]):
+            for last, line in pairwise(lines):
+                is_near = abs(last.bottom - line.bottom) < MAX_CODE_GAP * max(last.size, line.size)
+                line.has_code_font |= id(line) in alike_ids and last.is_code and is_near
+
+
+def _drop_numbers(lines: Sequence[Line], alike: Set[int]) -> Iterator[Line]:
+    code_lines = {round(line.bottom): line.left for line in lines if line.is_code}
+    is_number = [id(line) in alike and line.text.isdecimal() for line in lines]
+    for is_run, pairs in groupby(zip(is_number, lines, strict=True), lambda pair: pair[0]):
+        group = [line for _, line in pairs]
+        numbers = [line.text for line in group] if is_run and len(group) >= MIN_LINE_NUMBERS else []
+        is_beside = any(code_lines.get(round(line.bottom), 0.0) > line.right for line in group)
+        if not numbers or not is_beside or numbers != [str(number + 1) for number in range(len(numbers))]:
+            yield from group
 
 
 def _split_cells(
@@ -418,16 +505,13 @@ def _begins_line(part: _Segment | Line, other: _Segment | Line) -> bool:
 
 
 def _read_segments(segments: Iterable[_Segment | Line]) -> Iterator[Line]:
-    """Yield the lines; the numbers of lines of code are left out, also those of empty lines."""
-    number = 0
-    for segment in segments:
-        if isinstance(segment, Line):
-            yield segment
-            continue
-        code, code_number = segment.split_number(number)
-        line = code.to_line()
-        if not code_number and number and line.text == str(number + 1):
-            number += 1
-        elif line.text:
-            number = code_number or number
+    """Yield the lines; the numbers of lines of code, which run, are left out, also those of empty lines."""
+    parts = [(part, *(part.split_number() if isinstance(part, _Segment) else (None, 0))) for part in segments]
+    numbers = [number for _, _, number in parts]
+    is_listing = False
+    for (part, code, number), last, following in zip(parts, [0, *numbers], [*numbers[1:], 0], strict=False):
+        runs = bool(number) and (last == number - 1 > 0 or following == number + 1)
+        is_listing = runs and (is_listing or bool(code and code.code_pitch))
+        line = part if isinstance(part, Line) else (code if is_listing and code else part).to_line()
+        if line.text and not (is_listing and not code):
             yield line

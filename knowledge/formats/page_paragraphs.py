@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -28,7 +28,7 @@ from knowledge.formats.page_tables import NEAR
 _FROM_RAISED = str.maketrans(RAISED, "0123456789")
 # Behind a word, or a sign: elsewhere it is an exponent.
 _NOTE_MARK = re.compile(rf"(?:(?<=[^\W\d_]{{2}})|(?<=[.,;:!?)\]\"'\u2019\u201d]))[ ]?[{RAISED}]{{1,3}}")
-_NOTE_START = re.compile(rf"[{RAISED}]{{1,3}}|\d{{1,3}}(?=\s)")
+_NOTE_START = re.compile(rf"[{RAISED}]{{1,3}}|\d{{1,3}}(?=\s|[^\W\d_]{{2}})")
 _LIST_MARK = re.compile(
     r"(?:[\u2022\u25cf\u25cb\u25a0\u25aa\u2023\u2043\u2013*-]|\(?(?:\d{1,2}|[a-z])[.)]|\[\d{1,3}\])\s"
 )
@@ -41,6 +41,8 @@ MAX_COLUMN_LINES = 500
 MAX_JOINED_CHARS = 20_000
 MAX_INDENTATION = 80
 MIN_DEFINITION_WORDS = 3
+# So many texts below each other, beside others, are a table.
+MIN_ROWS = 3
 MAX_END_CHARS = 20
 # Of the usual distance of two lines: beyond it, a paragraph ends.
 MAX_LINE_DISTANCE = 1.3
@@ -53,7 +55,7 @@ MAX_RAGGED = 1.5
 # Of the size of code: what ends so far above the foot of its page ends there.
 MAX_FOOT = 4.0
 # A narrower column is a list of short lines.
-MIN_COLUMN_WIDTH = 8.0
+MIN_COLUMN_WIDTH = 10.0
 
 
 @dataclass(slots=True)
@@ -96,7 +98,10 @@ class _Lines:
         is_alike = min(self.pitch, line.pitch) > 0 and abs(self.pitch - line.pitch) <= MAX_PITCH_DIFFERENCE
         if self.item and self._is_outside(line, self.item):
             return False
-        if abs(last.size - line.size) > MAX_SIZE_DIFFERENCE * last.size and not last.sizes & line.sizes:
+        if not is_alike and _stand_in_columns(self.lines[0], line):
+            return False
+        has_size = abs(last.size - line.size) <= MAX_SIZE_DIFFERENCE * last.size or last.sizes & line.sizes
+        if not has_size and not (is_alike and self.is_code):
             return False
         if not is_alike and (self.is_code or line.is_code or last.right <= line.left or line.right <= last.left):
             return False
@@ -119,8 +124,10 @@ class _Lines:
     def _is_outside(self, line: Line, item: Line) -> bool:
         """Return whether a line below the end of an item begins at its bullet, or to the left of it."""
         is_left = line.left < item.left + item.first_width + line.size / 4
-        is_new = line.text[:1].isupper() and _SENTENCE_END.search(self.lines[-1].text[-MAX_END_CHARS:])
-        return bool(is_left and is_new)
+        is_beside = line.left < item.left - line.size / 2
+        has_end = is_beside or _SENTENCE_END.search(self.lines[-1].text[-MAX_END_CHARS:])
+        is_new = line.text[:1].isupper() or (is_beside and _LIST_MARK.match(line.text))
+        return bool(is_left and is_new and has_end)
 
     def add(self, line: Line) -> None:
         self.pitch = self.pitch if line.pitch else 0.0
@@ -166,7 +173,7 @@ def make_paragraphs(lines: Sequence[Line]) -> list[Paragraph]:
         if not blocks or not blocks[-1].takes(line, leading):
             blocks.append(_Lines(line.pitch))
         blocks[-1].add(line)
-    columns = {round(block.lines[0].column) for block in blocks if _hangs(block.lines)}
+    columns = _find_columns([block.lines for block in blocks if not block.is_code])
     paragraphs = [
         _make_definition(block.lines)
         if block.lines[0].parts and not block.is_code and _explains(block.lines, columns)
@@ -273,6 +280,23 @@ def _write_code(lines: Sequence[Line], leading: float) -> Paragraph:
     return Paragraph(text, last.size, is_code=True, left=left, bottom=last.bottom, pitch=pitch, frame=frame)
 
 
+def _stand_in_columns(line: Line, other: Line) -> bool:
+    return bool(line.parts and other.parts and abs(line.column - other.column) < NEAR)
+
+
+def _find_columns(blocks: Sequence[Sequence[Line]]) -> set[int]:
+    """Return where texts stand that explain what is beside them: they hang, or several others stand below them.
+
+    Of a table without lines, these are the rows. What says the same in each of them explains nothing.
+    """
+    texts: dict[int, set[str]] = defaultdict(set)
+    for first, *_ in blocks:
+        if first.parts and _WORD.search(first.parts[1]) and not _LIST_MARK.match(f"{first.parts[0]} "):
+            texts[round(first.column)].add(first.parts[1])
+    rows = {column for column, found in texts.items() if len(found) >= MIN_ROWS}
+    return rows | {round(lines[0].column) for lines in blocks if _hangs(lines)}
+
+
 def _hangs(lines: Sequence[Line]) -> bool:
     """Return whether text goes on below itself, but not below what stands beside it, as definitions do."""
     first, *others = lines
@@ -286,7 +310,7 @@ def _hangs(lines: Sequence[Line]) -> bool:
 
 def _explains(lines: Sequence[Line], columns: Set[int]) -> bool:
     """Return whether lines are a definition: they hang, or the only one is divided where others hang."""
-    return _hangs(lines) or (len(lines) == 1 and round(lines[0].column) in columns)
+    return _hangs(lines) or (len(lines) == 1 and any(abs(lines[0].column - column) < NEAR for column in columns))
 
 
 def _make_definition(lines: Sequence[Line]) -> Paragraph:
@@ -313,6 +337,7 @@ def _make_paragraph(lines: Sequence[Line], page: Sequence[Line]) -> Paragraph:
             is_full
             and (is_edge or (is_column and (following.text[0].islower() or following.text[0] == "(")))
             and not _LIST_MARK.match(following.text)
+            and not (line.sizes and following.sizes and line.sizes.isdisjoint(following.sizes))
         )
         is_full = is_full and not (line.is_row or following.is_row)
         text += " " if is_full and not line.text.endswith(HYPHENS) else "\n"

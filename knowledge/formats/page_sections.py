@@ -23,7 +23,7 @@ MAX_HEADING_SHARE = 0.1
 
 @dataclass(slots=True)
 class Section:
-    """What is below one heading, which stands on `page`; `notes` are the footnotes of its last page."""
+    """What is below one heading, which stands on `page`; `notes` are the footnotes of its pages."""
 
     title: str
     level: int
@@ -80,8 +80,7 @@ def make_sections(pages: Sequence[list[Line]], bookmarks: Mapping[int, Sequence[
             # What goes on belongs to where it began.
             first = first[join_pages(before[-1], first[0], foot) :]
         if first and bookmarks and sections:
-            sections[-1].paragraphs += [*sections[-1].notes, *first]
-            sections[-1].notes.clear()
+            sections[-1].paragraphs += first
         elif first:
             sections.append(Section("" if bookmarks else f"Page {page}", 1, page, first))
         for index, (_, start, level, title) in enumerate(headings):

@@ -15,7 +15,8 @@ from typing import Any
 from core.markup.document import Block
 from core.markup.writer import MAX_HEADING_LEVEL, write_markdown
 from knowledge.formats.inline import escape, make_code
-from knowledge.formats.page_layout import Glyph, Line, make_lines, mark_framed
+from knowledge.formats.page_drawn import add_drawn
+from knowledge.formats.page_layout import Glyph, Line, make_lines, mark_code, mark_framed
 from knowledge.formats.page_paragraphs import Paragraph
 from knowledge.formats.page_sections import Bookmark, Section, find_headings, make_sections
 from knowledge.formats.page_tables import Box, find_frames, find_grids
@@ -82,6 +83,7 @@ def read_pages(data: bytes) -> tuple[str, tuple[int, ...]]:
         raise FormatError("it is encrypted" if is_encrypted else "it is damaged") from error
     limits = ParseLimits()
     pages = _strip_edges([_read_lines(document, number, limits) for number in range(len(document))])
+    mark_code(pages)
     if not any(pages):
         raise FormatError("it holds no text: a scan needs text recognition first")
     sections = make_sections(pages, _read_bookmarks(document) or find_headings(pages))
@@ -101,7 +103,7 @@ def _read_lines(document: Any, number: int, limits: ParseLimits) -> list[Line]:
     with closing(page), closing(page.get_textpage()) as text_page:
         turn = _TURNS[page.get_rotation()]
         paths = list(_iter_paths(page, turn))
-        lines = make_lines(_iter_segments(text_page, turn), find_grids(paths))
+        lines = make_lines(add_drawn(_iter_segments(text_page, turn), paths), find_grids(paths))
     mark_framed(lines, find_frames(paths))
     limits.consume("\n".join(line.text for line in lines))
     return lines
@@ -315,7 +317,8 @@ def _join_words(text: str, words: set[str]) -> str:
         are_words = min(len(first), len(rest)) >= MIN_PART_CHARS and {first.lower(), rest.lower()} <= words
         # A soft one is none where nothing is divided.
         has_hyphen = (are_words and "\u00ad" not in match[0]) or f"{first}-{rest}".lower() in words or has_another
-        if (has_hyphen and f"{first}{rest}".lower() not in words) or not rest[0].islower():
+        is_word = f"{first}{rest}".lower() in words and first.isupper() == rest.isupper()
+        if not is_word and (has_hyphen or not rest[0].islower()):
             return f"{first}-{rest}"
         return f"{first}{rest}"
 

@@ -15,6 +15,7 @@ from core.markup.inline import join_lines, name_label, normalize_label
 from core.markup.markdown import read_markdown
 from core.markup.tables import join_texts
 from core.markup.writer import MAX_HEADING_LEVEL
+from knowledge.formats.html import read_fragment_blocks
 from knowledge.formats.inline import escape, find_sign, make_code, make_link
 from knowledge.parsing.limits import map_parser_errors
 
@@ -218,6 +219,9 @@ class _Reader:
             self._language = node["language"]
         if kind == "markdown":
             return list(read_markdown("\n" * (node[0].line - 1) + node[0].astext()))
+        if kind == "raw":
+            start, end = self._locate(node)
+            return [replace(block, start_line=start, end_line=end) for block in read_fragment_blocks(node[0].astext())]
         if kind == "list-table":
             return self._read_list_table(node, title)
         if kind == "glossary":

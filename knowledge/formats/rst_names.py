@@ -11,7 +11,7 @@ SILENT = frozenset(
     """
     acks author bibliography cmake-module codeauthor contents currentmodule default-domain default-role
     footer graphviz digraph graph header highlightlang include index inheritance-diagram jinja literalinclude mermaid
-    meta minigallery moduleauthor module nanogallery plantuml program raw role sectionauthor sectnum
+    meta minigallery moduleauthor module nanogallery plantuml program role sectionauthor sectnum
     tabularcolumns target-notes testcleanup testsetup thumbnail-parent-div title toctree todo todolist uml video
     youtube
     """.split()  # noqa: SIM905 (one word a line would hide the code)

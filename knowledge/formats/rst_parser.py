@@ -211,17 +211,19 @@ class _AnyDirective(Directive):
         """Return what a reader of the page sees."""
         full_name = self.name.lower()
         name = full_name.rpartition(":")[2]
-        if name in SILENT or (name.startswith("auto") and not self.content):
-            return []
         head_size = self._find_head()
         head = [line.strip() for line in self.content[:head_size]]
+        is_hidden_raw = name == "raw" and ("html" not in head[:1] or isinstance(self.state, states.SubstitutionDef))
+        if name in SILENT or is_hidden_raw or (name.startswith("auto") and not self.content):
+            return []
         if name == "highlight":
             container = _make_container("highlight", self.lineno)
             container["language"] = " ".join(head).split(" ")[0]
             return [container]
-        if name == "markdown":
-            container = _make_container("markdown", self.lineno)
-            container += _make_code("\n".join(self.content), "", self.content_offset + 1)
+        if name in ("markdown", "raw"):
+            container = _make_container(name, self.lineno)
+            lines = self.content[head_size if name == "raw" else 0 :]
+            container += _make_code("\n".join(lines), "", self.content_offset + 1)
             return [container]
         if name == "autosummary":
             return self._make_summary(head_size)

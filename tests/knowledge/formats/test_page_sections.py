@@ -70,11 +70,11 @@ def test_a_table_goes_on_without_its_header() -> None:
     assert numbers == (1, 1, 1, 2)
 
 
-def test_notes_follow_the_text_of_their_page() -> None:
+def test_notes_follow_the_text_of_their_section() -> None:
     first = [(50, 700, 10, "The broker keeps messages"), (176.5, 704, 6, "1"), *set_lines("It stops.", top=600)]
     note = (50.0, 100.0, 8.0, "1 See the manual.")
     text, _ = read_section([*first, note], set_lines("It waits."))
-    assert text == "The broker keeps messages\n\nIt stops.\n\n1 See the manual.\n\nIt waits."
+    assert text == "The broker keeps messages\n\nIt stops.\n\nIt waits.\n\n1 See the manual."
 
 
 LINES = ("The broker keeps every message on the disk until each", "of its readers has taken it, which needs space.")

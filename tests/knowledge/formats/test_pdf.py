@@ -309,7 +309,7 @@ def test_marks_of_items_stand_before_them() -> None:
 def test_marks_of_notes_stay_with_their_line_of_code() -> None:
     marks = [(125, 700, 7, "1"), (52, 688, 7, "2")]
     (text,) = read_drawings([*set_lines("`run(start)", "`", "`run(stop)"), *marks])
-    assert text == "```\nrun(start) (1)\n(2)\nrun(stop)\n```"
+    assert text == "```\nrun(start)  (1)\n(2)\nrun(stop)\n```"
 
 
 def test_lines_within_a_grid_are_a_table() -> None:
@@ -398,3 +398,119 @@ def test_a_page_without_end_takes_bounded_time() -> None:
     start = time.thread_time()
     read_pdf(draw_pdf(drawings, [(number % 500, number % 700, 10, "x y") for number in range(20_000)]))
     assert time.thread_time() - start < 20
+
+
+def test_short_lines_in_a_box_are_code_where_their_font_is_one_of_code() -> None:
+    page = [*set_lines("`run(start)"), *set_lines("`---", "`***", top=640), *set_lines("It waits.", top=580)]
+    text = read_pdf(draw_pdf(page, areas=[(40, 620, 300, 40)])).partition("\n\n")[2]
+    assert text == "```\nrun(start)\n```\n\n```\n---\n***\n```\n\nIt waits."
+
+
+@pytest.mark.parametrize(("height", "wide"), [(7.2, 5.4), (9.0, 6.2)])
+def test_signs_on_equal_places_are_code(height: float, wide: float) -> None:
+    """Also those of a font that is low, and one sign that is wider than its place."""
+    glyphs = [
+        (sign, 5.4 * place, 0.0, 5.4 * place + (wide if sign == "T" else 5.4), height)
+        for place, sign in enumerate("# The end")
+    ]
+    (line,) = make_lines([glyphs])
+    assert line.is_code
+
+
+def test_columns_in_code_keep_their_places() -> None:
+    parts: list[Drawing] = [
+        (50, 700, 10, "`-c"),
+        (98, 700, 10, "`checks only"),
+        *set_lines("`--help  shows it", top=688),
+    ]
+    (text,) = read_drawings(parts)
+    assert text == "```\n-c      checks only\n--help  shows it\n```"
+
+
+def test_numbers_that_do_not_run_are_part_of_code() -> None:
+    (text,) = read_drawings(set_lines("`4 CARD32 OFFSET", "`4 CARD32 LENGTH", "`2 CARD16 MAJOR"))
+    assert text == "```\n4 CARD32 OFFSET\n4 CARD32 LENGTH\n2 CARD16 MAJOR\n```"
+
+
+def test_numbers_of_lines_that_are_drawn_as_a_column_are_left_out() -> None:
+    code = ("`def run():", "`    stop()", "`    wait()")
+    numbers: list[Drawing] = [(30, 700 - 18 * row, 10, f"`{row + 1}") for row in range(3)]
+    (text,) = read_drawings([*numbers, *((60, 700 - 18 * row, 10, line) for row, line in enumerate(code))])
+    assert text == "```\ndef run():\n    stop()\n    wait()\n```"
+
+
+def test_what_is_framed_has_no_space_before_its_mark() -> None:
+    page: list[Drawing] = [
+        (50, 700, 10, "See ("),
+        (75, 700, 9, "`run"),
+        (93, 700, 10, "), and"),
+        (125, 700, 9, "`stop"),
+    ]
+    page += [(148.5, 700, 10, ". It waits , too.")]
+    (text,) = read_drawings(page)
+    assert text == "See (run), and stop. It waits , too."
+
+
+def test_words_in_capitals_are_joined_if_they_are_whole_elsewhere() -> None:
+    lines = (
+        "An element that is OPTIONAL is left out, and an OP-",
+        "TIONAL element of the FORM-",
+        "AT is not, if it is there.",
+    )
+    (text,) = read_drawings([*set_lines(*lines)])
+    assert "an OPTIONAL element of the FORM-AT is" in text.replace("\n", " ")
+
+
+def test_a_line_to_the_left_of_an_item_is_no_part_of_it() -> None:
+    page = [
+        *set_lines("• a disk", left=70),
+        *set_lines("Providers", top=688),
+        *set_lines("• a network", left=70, top=676),
+    ]
+    assert read_drawings(page) == ["- a disk\n\nProviders\n\n- a network"]
+
+
+def test_large_signs_of_quotes_are_an_ornament() -> None:
+    page = [*set_lines("The broker keeps every message.", "It waits for all."), (50, 600, 40, "\u201c")]
+    assert read_drawings(page) == ["The broker keeps every message.\nIt waits for all."]
+
+
+def test_a_note_may_begin_right_after_its_number() -> None:
+    page = [(50, 700, 10, "The broker keeps messages"), (176.5, 704, 6, "1"), *set_lines("It stops.", top=650)]
+    (text,) = read_drawings([*page, (50, 100, 8, "1See the manual.")])
+    assert text == "The broker keeps messages\n\nIt stops.\n\n1 See the manual."
+
+
+@pytest.mark.parametrize("distance", [12, 40])
+def test_texts_in_two_columns_are_terms_and_what_they_mean(distance: float) -> None:
+    rows = [("none", "Reads no marks"), ("normal", "Reads all marks"), ("quotes", "Reads some of them")]
+    drawn = [
+        (x, 700 - distance * row, 10, text)
+        for row, texts in enumerate(rows)
+        for x, text in zip((50, 200), texts, strict=True)
+    ]
+    assert read_drawings(drawn) == ["\n\n".join(f"**{term}**: {text}" for term, text in rows)]
+
+
+def test_what_is_the_same_beside_each_line_explains_nothing() -> None:
+    drawn = [
+        (x, 700 - 40 * row, 10, text) for row in range(3) for x, text in ((50, f"int run{row}()"), (200, "[Function]"))
+    ]
+    assert "**" not in read_drawings(drawn)[0]
+
+
+def test_a_raised_number_is_a_mark_also_where_most_of_the_line_is_smaller() -> None:
+    page: list[Drawing] = [
+        (50, 700, 8.3, "`books"),
+        (75.5, 700, 10, "."),
+        (78.5, 704, 8.3, "1"),
+        *set_lines("It stops.", top=650),
+    ]
+    (text,) = read_drawings([*page, *set_lines(*LINES, top=600), (50, 100, 8, "1 See the manual.")])
+    assert text.startswith("books.\n\nIt stops.")
+    assert text.endswith("\n\n1 See the manual.")
+
+
+def test_short_lines_of_a_narrow_column_are_not_joined() -> None:
+    lines = ("minimum of each value", "maximum of each value", "averages of each value", "differences of values")
+    assert read_drawings(set_lines(*lines)) == ["\n".join(lines)]

@@ -291,3 +291,18 @@ def test_code_that_is_run_is_shown_as_code(text: str, expected: str) -> None:
 def test_numbers_above_and_below_the_line_keep_their_meaning() -> None:
     text = r"2\ :sup:`63`, H\ :sub:`2`\ O, 4\ :superscript:`th`"
     assert write_markdown(read_rst(text)) == "2⁶³, H₂O, 4th"
+
+
+def test_raw_html_is_read_as_its_page_shows_it() -> None:
+    html = "    <script>run()</script>\n    <table><tr><td>red</td><td>It moves.</td></tr></table>\n"
+    html += "    <textarea>\n    a:\n      b: 1\n    </textarea>\n"
+    text = f"Colors:\n\n.. raw:: html\n\n{html}\n.. raw:: latex\n\n    \\newpage\n\nIt ends."
+    assert read(text) == "Colors:\n\n- red: It moves.\n\n```\na:\n  b: 1\n```\n\nIt ends."
+
+
+def test_columns_of_code_keep_their_names() -> None:
+    cells = "| .. code::   | .. code::   |\n|             |             |\n|    f(1)     |    g(1)     |"
+    cells += "\n|    f(2)     |    g(2)     |"
+    rule = "+-------------+-------------+"
+    text = read(f"{rule}\n| **Slow**    | **Fast**    |\n{rule}\n{cells}\n{rule}")
+    assert text == "- Slow:\n\n  ```\n  f(1)\n  f(2)\n  ```\n\n  Fast:\n\n  ```\n  g(1)\n  g(2)\n  ```"
