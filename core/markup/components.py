@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 
 from core.markup.attributes import (
     find_code,
@@ -314,7 +315,7 @@ class _Rewriter:
         if name in ("Tab", "TabItem"):
             shown["title"] = self._tab_labels.get(shown["title"], shown["title"])
         elif name == "Tabs":
-            values = [read_attributes(text) for _, text in objects]
+            values = [read_attributes(text) for _, text, _ in objects]
             items = {item.lower(): item for item in shown["items"].split("|")}
             self._tab_labels = {each.get("value", ""): each.get("label", "") for each in values} | items
             objects = []
@@ -322,9 +323,9 @@ class _Rewriter:
             # It names what the items are of, and is not shown.
             shown["title"] = ""
         self._emit_tag(position, name, is_closing, shown)
-        fields, objects = ([], objects) if self._line.strip() else split_fields(objects)
-        for rows in (find_rows(attributes), fields):
-            self._emit_table(rows)
+        fields, lines, objects = ([], [], objects) if self._line.strip() else split_fields(objects)
+        self._emit_table(find_rows(attributes))
+        self._emit_table(fields, [self.number + line for line in lines])
         for tool, command in find_commands(attributes):
             self._emit_tag(position, "tab", False, {"title": tool})
             self._emit_code(command, "lang=bash", self._line)
@@ -479,10 +480,13 @@ class _Rewriter:
         self._line = indent
         self._is_after_tag = True
 
-    def _emit_table(self, rows: Sequence[Sequence[str]]) -> None:
+    def _emit_table(self, rows: Sequence[Sequence[str]], numbers: Sequence[int] = ()) -> None:
+        """Emit rows below the names of their columns; without the numbers of their lines, all have that of the tag."""
         indent = self._line if not self._line.strip() else ""
-        for row in (*rows[:1], *(["---"] * len(row) for row in rows[:1]), *rows[1:]):
+        lines = (*rows[:1], *(["---"] * len(row) for row in rows[:1]), *rows[1:])
+        for row, number in zip_longest(lines, (self.number, self.number, *numbers)[: len(lines)]):
             self._line = f"{indent}| {' | '.join(row)} |"
+            self._line_number = number or self._line_number
             self._end_line()
         if rows:
             self._end_line()

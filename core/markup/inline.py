@@ -158,9 +158,12 @@ _LOGO = re.compile(r"(?:^|[ ])(?:(?:project |site )?logo|banner|header|icon|imag
 # How much of a line beside a picture is looked at.
 _MAX_MARGIN = 40
 _CODE_TEXTS = frozenset(("text", "text_special", "code_inline"))
+# A version, or the numbers of several notes.
+_NUMBERS = re.compile(r"\d{1,9}(?:[.,][ ]?\d{1,9}){1,9}")
 # Of signs that stand above or below the line: of a power, a formula, or a remark.
 _MOVED = re.compile(
-    rf"({_CODE})|<(sup|sub)>(?:\[([\d+=()n-]{{1,9}})\]\(#[^()\s]{{1,100}}\)|([\d+=()n-]{{1,9}}))</\2>"
+    rf"({_CODE})|<(sup|sub)>"
+    rf"(?:\[([\d+=()n-]{{1,9}})\]\(#[^()\s]{{1,100}}\)|([\d+=()n-]{{1,9}}|{_NUMBERS.pattern}))</\2>"
     r"|(?<=\w)\^([\d+n-]{1,5})\^(?!\^)|(?<![\w/])([A-Za-z]{1,5})~(\d{1,3})~(?!~)"
 )
 _RAISED = str.maketrans("0123456789+-−=()n", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻⁼⁽⁾ⁿ")
@@ -184,11 +187,13 @@ def _join_wide_lines(text: str) -> str:
 def move_signs(text: str, tag: str) -> str:
     """Return numbers with the signs of them that stand above the line (of a tag `sup`) or below it (`sub`).
 
-    Words stay as they are, as does what other tags hold.
+    Words stay as they are, as does what other tags hold; a blank parts a version above the line from the word before it.
 
     >>> f"2{move_signs('63', 'sup')} and H{move_signs('2', 'sub')}O, 4{move_signs('th', 'sup')}"
     '2⁶³ and H₂O, 4th'
     """
+    if tag == "sup" and _NUMBERS.fullmatch(text):
+        return f" {text}"
     signs = {"sup": _RAISED, "sub": _LOWERED}.get(tag, {})
     return text.translate(signs) if text.isascii() and all(ord(sign) in signs for sign in text) else text
 

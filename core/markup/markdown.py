@@ -6,7 +6,7 @@ import csv
 import re
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import compress, pairwise
 from textwrap import dedent
 from types import MappingProxyType
 from typing import Any
@@ -339,13 +339,15 @@ class _Reader:
 
     def _read_table(self, token: Token, inner: Sequence[Token]) -> Sequence[Block]:
         rows: list[list[str]] = []
+        row_lines: list[int] = []
         for part in inner:
             if part.type == "tr_open":
                 rows.append([])
+                row_lines.append(self._get_lines(part)[0])
             elif part.type == "inline":
                 rows[-1].append(self._clean(part.content, marks_ways=False))
         start, end = self._get_lines(token)
-        return [replace(_make_table(rows), start_line=start, end_line=end)]
+        return [replace(_make_table(rows, row_lines), start_line=start, end_line=end)]
 
     def _read_grid(self, token: Token, _: Sequence[Token]) -> Sequence[Block]:
         start, end = self._get_lines(token)
@@ -551,11 +553,17 @@ def _iter_groups(tokens: Sequence[Token]) -> Iterator[tuple[Token, Sequence[Toke
         position = end + 1
 
 
-def _make_table(rows: Sequence[Sequence[str]]) -> Block:
-    """Return a table whose first row are the names of its columns, if they have any."""
+def _make_table(rows: Sequence[Sequence[str]], lines: Sequence[int] = ()) -> Block:
+    """Return a table whose first row are the names of its columns, if they have any; `lines` are those of all rows."""
     header, *others = map(tuple, rows)
     # Of a row of pictures, nothing is left.
-    return Block("table", header=header if any(header) else (), rows=tuple(row for row in others if any(row)))
+    shown = [any(row) for row in others]
+    return Block(
+        "table",
+        header=header if any(header) else (),
+        rows=tuple(compress(others, shown)),
+        row_lines=tuple(compress(lines[1:], shown)),
+    )
 
 
 def _find_label(info: str, *, is_tab: bool) -> str:

@@ -19,6 +19,8 @@ def read(text: str, *, is_mdx: bool = False) -> str:
         ("H<sub>2</sub>O and CO~2~, 4<sup>th</sup>", "H₂O and CO₂, 4th"),
         ("H{sub}`2`O, 4{sup}`th`", "H₂O, 4th"),
         ("in any case<sup>[1](#note)</sup>", "in any case¹"),
+        ("`set lists`<sup>1.53.0</sup>, items<sup>1,2</sup>", "`set lists` 1.53.0, items 1,2"),
+        ("<p>all items<sup>1.56.0</sup></p>", "all items 1.56.0"),
         ("`2<sup>8</sup>` and ~/a~1~b", "`2<sup>8</sup>` and ~/a~1~b"),
         ("<p>2<sup>63</sup> or <sup>a</sup></p>", "2⁶³ or a"),
         ("<p>a <code>2<sup>8</sup></code></p>", "a `2⁸`"),
