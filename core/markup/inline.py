@@ -50,6 +50,7 @@ _ICON_ROLES = re.compile(r"octicon|fa|fa[bsr]|material-\w+|bi|iconify")
 WEB = ("http://", "https://")
 # What Sphinx, and sphinx-issues, set before a number.
 NUMBER_ROLES = {"pep": "PEP ", "rfc": "RFC ", "issue": "#", "pr": "#"}
+_NUMBER_FIELD = re.compile(r"[ ]?(?:%s|\{number\})")
 _REFERENCE_ROLES = ("ref", "numref", "doc")
 # Text that a plug-in of MDX shows in its own way: `:tooltip[text]`.
 _TEXT_DIRECTIVE = re.compile(
@@ -80,6 +81,8 @@ _NAME_BLANK = re.compile(r"(?<!\d)[-_]|[-_](?!\d)")
 # Where a role leads to, behind what it shows.
 _TARGET = re.compile(r"(?<=\S)[ ]?<[^<>]{1,300}>$")
 # A role of MyST; what stands between two parts in code is none.
+# What begins an address of MyST: of the project, or of the inventory of another one.
+_MYST = re.compile(r"(?:project|inv):")
 _PROJECT = re.compile(r"^[\w.-]{1,60}:(?=[^\s:])")
 _ROLE = re.compile(r"(?<![`\\])\{([\w:+-]{1,60})\}`([^`]{1,300})`(?!`)|" + _CODE)
 # A link to a name that another tool knows, as those of mdBook, MkDocs and rustdoc do; the text may be the name.
@@ -187,7 +190,7 @@ def _join_wide_lines(text: str) -> str:
 def move_signs(text: str, tag: str) -> str:
     """Return numbers with the signs of them that stand above the line (of a tag `sup`) or below it (`sub`).
 
-    Words stay as they are, as does what other tags hold; a blank parts a version above the line from the word before it.
+    Words stay as they are, as does what other tags hold; a blank parts a version above the line from the word before.
 
     >>> f"2{move_signs('63', 'sup')} and H{move_signs('2', 'sub')}O, 4{move_signs('th', 'sup')}"
     '2⁶³ and H₂O, 4th'
@@ -365,7 +368,8 @@ def _write(tokens: Sequence[Token], labels: Mapping[str, str]) -> str:
             links.append((len(pieces), _read_address(token)))
         elif links and (token.type == "link_close" or (name == "a" and tag and tag[1])):
             start, address = links.pop()
-            is_named = len(pieces) > start or bool(name)
+            # The sign of an address of MyST stands for the title that it leads to.
+            is_named = (len(pieces) > start and not (token.info == "auto" and _MYST.match(address))) or bool(name)
             text = "".join(pieces[start:]) if is_named else _name_target(address, labels)
             pieces[start:] = [text if open_code_tags else write_link(text, address)]
         elif tag and name in _CODE_TAGS:
@@ -483,7 +487,7 @@ def to_title(text: str) -> str:
     >>> to_title("Speed up {func}`~a.solve` and `x`")
     'Speed up solve() and x'
     """
-    return to_plain(_ROLE.sub(write_role, text))
+    return to_plain(_ROLE.sub(write_role, _ATTRIBUTES.sub("", text)))
 
 
 def name_label(label: str) -> str:
@@ -507,6 +511,7 @@ def _name_target(address: str, labels: Mapping[str, str]) -> str:
     """Return the text of a link that has none, for which MyST shows the title of a page or of a part of it."""
     if address.startswith(WEB):
         return ""
+    address = _MYST.sub("", address)
     page, _, part = address.partition("#")
     return labels.get(address) or labels.get(part) or name_label(part or page.removesuffix(".md"))
 
@@ -532,7 +537,8 @@ def write_role(match: re.Match[str], labels: Mapping[str, str] = MappingProxyTyp
     if _ICON_ROLES.fullmatch(role):
         return ""
     if role in _REFERENCE_ROLES or (role == "any" and name in labels):
-        return labels.get(name) or name_label(name)
+        # The number is not known.
+        return labels.get(name) or name_label(_NUMBER_FIELD.sub("", name))
     if _OBJECT_ROLES.fullmatch(role):
         name = name.removeprefix(".")
     if role == "math" and is_formula(name):

@@ -19,11 +19,14 @@ from core.markup.collector import BlockCollector, make_item
 from core.markup.components import read_source
 from core.markup.directives import (
     ADMONITIONS,
+    CAPTION_OPTION,
     CELLS,
-    CODE_DIRECTIVES,
-    EMPTY_DIRECTIVES,
+    CODES,
     SHOWN_OPTION,
     VERSIONS,
+    find_language,
+    is_hidden,
+    list_names,
     name_directive,
     read_fields,
     skip_options,
@@ -80,7 +83,6 @@ _LABEL = re.compile(r"^\(([^()\n]{1,200})\)=[ \t]*\n(?:[ \t]*\n)?#{1,6}[ \t]+([^
 _BULLET = re.compile(r"[ \t]+[-*+][ \t]+\S")
 # What a preprocessor could not put there.
 _INCLUDE = re.compile(r"^[ \t]*\{\{#[a-z_]*include [^{}\n]{1,500}\}\}[ \t]*$", re.MULTILINE)
-_HIDDEN_INPUT = re.compile(r"\b(?:remove-(?:input|cell)|hide-code)\b")
 _LANGUAGE = re.compile(r"\{?[ ]?\.?([\w+#-]+)(?![\w+#-]*=)")
 # What Fumadocs shows for each tool that installs packages.
 _LANGUAGES = {"npm": "bash", "package-install": "bash"}
@@ -96,9 +98,7 @@ _LABELLED: dict[str, BlockKind] = {
     "details": "tab",
     "dropdown": "tab",
     "grid-item-card": "definition",
-    "group-tab": "tab",
-    "tab": "tab",
-    "tab-item": "tab",
+    **dict.fromkeys(("group-tab", "margin", "rubric", "sidebar", "tab", "tab-item", "topic"), "tab"),
 }
 _CODE_GROUPS = frozenset(("code-group", "codegroup"))
 # A value of a site, which Jekyll sets before it reads Markdown, also in code; what is raw has none.
@@ -465,19 +465,13 @@ class _Reader:
         body, body_numbers = skip_options(lines, numbers)
         code = _strip_blank_lines("\n".join(body))
         options = "\n".join(lines[: len(lines) - len(body)])
-        if name in EMPTY_DIRECTIVES or (name in CODE_DIRECTIVES and _HIDDEN_INPUT.search(options)):
+        if is_hidden(name, argument, options):
             return ()
         if name == "parsed-literal":
             code = "\n".join(line[: len(line) - len(line.lstrip())] + to_plain(self._clean(line)) for line in body)
             code = _strip_blank_lines(code)
-        if name in CODE_DIRECTIVES or name in CELLS:
-            default = self._kernel if name == "code-cell" else ""
-            language = name if name in CELLS else argument.partition(" ")[0].lower() or default
-            options_of_cell = _CELL_OPTIONS.match(code) if name in CELLS else None
-            if options_of_cell:
-                code = "" if _HIDDEN_CELL.search(options_of_cell[0]) else code[options_of_cell.end() :].strip("\n")
-            block = Block("code", code, language=language, start_line=numbers[0], end_line=numbers[-1])
-            return [block] if code else ()
+        if name in CODES or name in CELLS:
+            return self._read_cell(name, argument, options, code, numbers)
         if name in ("csv-table", "list-table"):
             return self._read_table_directive(name, argument, options, body, body_numbers)
         if name == "eval-rst" and self._read_rst is not None and body_numbers:
@@ -485,6 +479,7 @@ class _Reader:
             return self._read_rst("\n" * (body_numbers[0] - 1) + code, self._environment["labels"])
         if name == "glossary":
             return self._read_glossary(body, body_numbers)
+        body = list_names(body) if name == "autosummary" else body
         if name in _CARDS:
             body = ["" if _CARD_RULE.match(line) else line for line in body]
         # Of what a domain describes, an option that is a sentence is shown, and what is in quotes.
@@ -496,6 +491,19 @@ class _Reader:
         name, title, argument = name_directive(name, argument)
         blocks = self.read([argument, "", *body], [numbers[0], numbers[0], *body_numbers])
         return self._wrap(name, title, blocks, numbers)
+
+    def _read_cell(self, name: str, argument: str, options: str, code: str, numbers: Sequence[int]) -> Sequence[Block]:
+        """Read code, or a cell whose name says its language, below what is said of it."""
+        default = self._kernel if name == "code-cell" else ""
+        language = name if name in CELLS else find_language(name, argument, default)
+        options_of_cell = _CELL_OPTIONS.match(code) if name in CELLS else None
+        if options_of_cell:
+            code = "" if _HIDDEN_CELL.search(options_of_cell[0]) else code[options_of_cell.end() :].strip("\n")
+        block = Block("code", code, language=language, start_line=numbers[0], end_line=numbers[-1])
+        if not code:
+            return ()
+        caption = CAPTION_OPTION.search(options)
+        return self._wrap("tab", caption[1], (block,), numbers) if caption else [block]
 
     def _read_glossary(self, lines: Sequence[str], numbers: Sequence[int]) -> Sequence[Block]:
         """Read terms, one a line, of which one or several have their meaning below them, indented."""

@@ -141,7 +141,7 @@ def test_twoslash_shows_code_that_stands_elsewhere_on_the_page() -> None:
 )
 def test_cells_have_the_language_of_their_kernel(head: str, language: str) -> None:
     assert read(f"{head}\n```{{code-cell}}\nx = 1\n```\n") == f"```{language}\nx = 1\n```"
-    assert read(f"{head}\n```{{code-cell}} ipython3\nx = 1\n```\n") == "```ipython3\nx = 1\n```"
+    assert read(f"{head}\n```{{code-cell}} ipython3\nx = 1\n```\n") == "```python\nx = 1\n```"
 
 
 @pytest.mark.parametrize("below", ["7. Then this.", "![a](b.png)"])

@@ -811,9 +811,45 @@ def test_tables_of_myst_are_tables() -> None:
 
 
 def test_code_of_directives_is_code() -> None:
-    for opening in ("{code-block} python\n:caption: x\n", "{code-cell} python\n---\ntags: [a]\n---", "{.python}"):
+    for opening in (
+        "{code-block} python\n:linenos:\n",
+        "{code-cell} python\n---\ntags: [a]\n---",
+        "{code-cell} ipython3",
+        "{jupyter-execute}",
+        "{.python}",
+    ):
         [block] = read_markdown(f"```{opening}\nrun()\n```")
         assert (block.kind, block.text, block.language) == ("code", "run()", "python")
+
+
+def test_code_of_directives_has_its_caption() -> None:
+    assert read("```{code-block} python\n:caption: conf_a.py\n\nrun()\n```") == "**conf_a.py**\n\n```python\nrun()\n```"
+    assert read("```{code-block} python\n:caption: conf_a.py\n```") == ""
+
+
+@pytest.mark.parametrize(
+    "directive",
+    ["{raw} latex\n\\newpage", "{only} latex\nOn paper.", "{sectionauthor} Bob <b@x.example>", "{graphviz}\na -> b"],
+)
+def test_directives_of_which_a_page_shows_nothing(directive: str) -> None:
+    assert read(f"A.\n\n```{directive}\n```\n\nB.") == "A.\n\nB."
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("```{sidebar} Side\nBody.\n```", "**Side**\n\nBody."),
+        ("```{prf:theorem} Of sums\n:label: a\n\nIt is.\n```", "**Theorem (Of sums)**\n\nIt is."),
+        ("```{prf:proof}\nSo.\n```", "**Proof**\n\nSo."),
+        ("```{autosummary}\n:toctree: api\n\nload\n~a.save\n```", "- `load`\n- `a.save`"),
+        ("```{raw} html\n<b>Bold</b>\n```", "Bold"),
+        ("See {numref}`Figure %s <plan>` and {numref}`Table {number} <b>`.", "See Figure and Table."),
+        ("(a)=\n## The part {#b}\n\nSee <project:#a>, [](#a) and <inv:other#name>.",
+         "## The part\n\nSee The part, The part and name."),
+    ],
+)  # fmt: skip
+def test_what_sphinx_shows_of_directives_and_references(text: str, expected: str) -> None:
+    assert read(text) == expected
 
 
 def test_options_of_what_a_domain_describes_are_shown() -> None:
