@@ -71,7 +71,7 @@ _FORMULA = re.compile(
     r"|(?<![\\$\w])\$(?![\s$])(?P<formula>[^$`]{1,300})(?<![\s\\])\$(?![$\w({])"
 )
 # An index or a power is one of a letter, of what is in brackets, or in braces: others are names of variables.
-_FORMULA_SIGN = re.compile(r"\\[A-Za-z]|(?:\b[^\W_]|[})|])[\^_](?=[^\s_])|\d\^(?=\S)|(?<!\\)[\^_]\{|^\s*[A-Za-z]\s*$")
+_FORMULA_SIGN = re.compile(r"\\[A-Za-z]|(?:\b[^\W_]|[})|])[\^_](?=[^\s_])|\w\^(?=\S)|(?<!\\)[\^_]\{|^\s*[A-Za-z]\s*$")
 # Or it has nothing but letters that stand alone, numbers and signs, among them one of a relation.
 _SHORT_FORMULA = re.compile(
     r"(?=[^=<>]*[=<>])(?=[^A-Za-z]*[A-Za-z])(?:(?<![A-Za-z])[A-Za-z](?![A-Za-z])|[\d\s=<>+*/()|.,':-])+"

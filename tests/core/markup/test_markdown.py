@@ -122,6 +122,7 @@ def labels(text: str) -> list[tuple[str, str]]:
         ("It is $1,000 per user_id (or US$).", "It is $1,000 per user_id (or US$)."),
         ("${SRC}_old/${NAME} or $(TOP)_x/$(NAME)", "${SRC}_old/${NAME} or $(TOP)_x/$(NAME)"),
         ("$5 for **all** of [it](x.md), ${A}_$", "$5 for **all** of it, ${A}_$"),
+        ("It is $E=mc^2$ of $a$b.", "It is `E=mc^2` of $a$b."),
         ("From $HOME/$USER for $5 or $A and `$x^2$`.", "From $HOME/$USER for $5 or $A and `$x^2$`."),
     ],
 )
@@ -154,11 +155,6 @@ def test_references_show_the_title_of_a_part_of_the_page() -> None:
 def test_braces_with_a_value_are_text() -> None:
     for text in ("The pattern is {key=value}", "The route is {id=int}", "f(x){y=2}"):
         assert write_markdown(read_markdown(text)) == text
-
-
-def test_code_keeps_its_lines_where_marks_are_removed() -> None:
-    (block,) = read_markdown("```js\na()\n// highlight-next-line\nb()\n```")
-    assert len(block.text.split("\n")) == 3
 
 
 @pytest.mark.parametrize(
@@ -629,6 +625,13 @@ def test_mdx_is_read_without_its_script() -> None:
             "   | `data` | `{ [key]: any } \\| null` |  | More |",
         ),
         ("<Page operations={[{'path': '/v1/a/{id}', 'method': 'get'}]} />\n\nText.", "`GET /v1/a/{id}`\n\nText."),
+        (
+            "export const year = 2024;\nexport const name: string = 'Rocket';\n\nIn {year} and {1.5}: {name}, {other}.",
+            "In 2024 and 1.5: Rocket, other.",
+        ),
+        ("- <Tip>Read **it**.</Tip>\n- Next", "- > **Tip**\n  >\n  > Read **it**.\n\n- Next"),
+        ("<FileTree>\n- src\n  - a.ts\n- b.ts\n</FileTree>", "- src\n  - a.ts\n- b.ts"),
+        ('<Code code={`a\nb`} lang="js" title="x.js" />', "**x.js**\n\n```js\na\nb\n```"),
         ("Of type:\n\n---type-table---\n../types/a.ts#Filter\n---end---\n\nText.", "Of type:\n\nText."),
         ("<Grid columns={{ sm: { span: 2 } }} size={{ lg: { width: 'x' } }} />\n\nText.", "Text."),
         ('<Box style={{color: "red"}} title="Hot">\nIt is.\n</Box>', "**Hot**\n\nIt is."),
@@ -1254,8 +1257,8 @@ def test_nested_directives_keep_their_text(opening: str) -> None:
     [
         (">>> f(1)  # doctest: +SKIP\n<BLANKLINE>\n1", ">>> f(1)\n\n1"),
         ("x = 1  # doctest: +SKIP\n<BLANKLINE>", "x = 1  # doctest: +SKIP\n<BLANKLINE>"),
-        ("a()\n  // highlight-next-line\nb()\n{/* highlight-start */}\nc\n<!-- highlight-end -->", "a()\n\nb()\n\nc"),
-        ("# highlight-start\na: 1\n# highlight-end\n# highlight-colour: red", "a: 1\n\n# highlight-colour: red"),
+        ("a()\n  // highlight-next-line\nb()\n{/* highlight-start */}\nc\n<!-- highlight-end -->", "a()\nb()\nc"),
+        ("# highlight-start\na: 1\n# highlight-end\n# highlight-colour: red", "a: 1\n# highlight-colour: red"),
         ("a # (1)!\nb <!-- (12)! -->\nf(1)!", "a\nb\nf(1)!"),
         ("a // [!code ++]\nb # [!code focus:2]\nc <!-- [!code highlight] -->\n[!code]", "a\nb\nc\n[!code]"),
     ],
