@@ -77,12 +77,12 @@ _CLOSING_TEMPLATE = re.compile(r"\{(?:%|\{[%<])-?[ \t]*+(?:/|end)[ \t]*+([A-Za-z
 # Code that a component has as a string, and what says its language.
 _CODE_STRING = re.compile(r"\s*\{\s*`((?:[^`\\]|\\.){0,20000})`\s*\}\s*(?=</)", re.DOTALL)
 _CODE_LANGUAGE = re.compile(r"\blanguage-([\w+#-]+)|\blang(?:uage)?=[{\"'`]*([\w+#-]+)")
-_STRING = re.compile(r"\{\s*(?:\"([^\"]*)\"|'([^']*)'|`([^`]*)`)\s*\}")
+_STRING = re.compile(r"\{\s*+(?:\"([^\"]{0,2000})\"|'([^']{0,2000})'|`([^`]{0,2000})`)\s*+\}")
 _NUMBER = re.compile(r"\{\s*(-?\d[\d.]{0,30})\s*\}")
 # A constant of a page of MDX, whose value it shows by its name.
 _CONSTANT = re.compile(
-    r"^export[ ]+const[ ]+(\w{1,80})(?:[ ]*:[ ]*\w{1,30})?[ ]*=[ ]*"
-    r"(?:\"([^\"\n]{0,500})\"|'([^'\n]{0,500})'|`([^`$\n]{0,500})`|(-?\d[\d.]{0,30}))[ ]*;?[ ]*$",
+    r"^export const (\w{1,80})(?::[ ]?\w{1,30})? = "
+    r"(?:\"([^\"\n]{0,500})\"|'([^'\n]{0,500})'|`([^`$\n]{0,500})`|(-?\d[\d.]{0,30}));?$",
     re.MULTILINE,
 )
 _NAME = re.compile(r"\{{1,3}\s*\.?(?:[A-Za-z_$][\w$]*\.)*([A-Za-z_$][\w$]*)\s*\}{1,3}")
@@ -517,7 +517,10 @@ class _Rewriter:
                 end = self._find_module_end(token)
                 self._skip(self.text[token.start() : end])
                 return end
-        braces = _BRACES.match(self.text, token.start()) if self.is_mdx and token["expression"] == "{" else None
+        braces = None
+        if self.is_mdx and token["expression"] == "{":
+            # Braces in a string open and close nothing.
+            braces = _STRING.match(self.text, token.start()) or _BRACES.match(self.text, token.start())
         if braces is None or braces[0][1:2] in ("#", ".", ":"):
             self._emit(token[0])
             return token.end()

@@ -629,6 +629,7 @@ def test_mdx_is_read_without_its_script() -> None:
             "export const year = 2024;\nexport const name: string = 'Rocket';\n\nIn {year} and {1.5}: {name}, {other}.",
             "In 2024 and 1.5: Rocket, other.",
         ),
+        ("<Gap />\n\nA <code>{`{ a: `}[B](/b){`; c: d }`}</code>.", "A `{ a: B; c: d }`."),
         ("- <Tip>Read **it**.</Tip>\n- Next", "- > **Tip**\n  >\n  > Read **it**.\n\n- Next"),
         ("<FileTree>\n- src\n  - a.ts\n- b.ts\n</FileTree>", "- src\n  - a.ts\n- b.ts"),
         ('<Code code={`a\nb`} lang="js" title="x.js" />', "**x.js**\n\n```js\na\nb\n```"),
