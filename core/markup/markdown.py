@@ -55,6 +55,7 @@ Reader = Callable[[str, Mapping[str, str]], tuple[Block, ...]]
 
 _DIRECTIVE = re.compile(r"\{([A-Za-z][\w:.+-]*)\}[ \t]*(.*)$")
 _CONTAINER = re.compile(r"\{?[ \t]*\.?(?:callout-)?([\w-]+)\}?[ \t]*(.*)$")
+_ADMONISH = re.compile(r"admonish(?: (\w+)(?!=))?(?: ((?:title=)?\"[^\"]{0,200}\")| (?!title=)[\w-]{1,30}=\S+)*")
 _BRACES = re.compile(r"\{[^{}]*\}")
 # What Quarto reads in the first lines of a cell, and whether it hides the cell for it.
 _CELL_OPTIONS = re.compile(r"(?:[ \t]*(?:#|//|--|%)\|[^\n]*(?:\n|$))+")
@@ -395,7 +396,10 @@ class _Reader:
             return self.read(lines, numbers) if info.startswith("{=html") else ()
         if directive := _DIRECTIVE.match(info):
             return self._read_directive(directive[1].lower(), directive[2].strip(), lines, numbers)
-        if token.type == "colon_fence":
+        # That of a preprocessor of mdBook.
+        admonition = _ADMONISH.fullmatch(info)
+        if admonition or token.type == "colon_fence":
+            info = f"{admonition[1] or 'note'} {admonition[2] or ''}" if admonition else info
             return self._read_container(info, lines, numbers)
         language = named[1].lower() if (named := _LANGUAGE.match(info)) else ""
         code = _INCLUDE.sub("", token.content)

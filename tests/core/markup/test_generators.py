@@ -154,3 +154,17 @@ def test_lines_with_less_of_a_margin_are_not_cut(below: str) -> None:
 
 def test_a_line_of_dashes_that_is_escaped_is_no_long_dash() -> None:
     assert read("a\n\n\\----\n\na --- b") == "a\n\n\\----\n\na — b"
+
+
+@pytest.mark.parametrize(
+    ("info", "title"),
+    [
+        ("", "Note"),
+        (" tip", "Tip"),
+        (' warning title="My title"', "My title"),
+        (' info "Quoted"', "Quoted"),
+        (' example id="a" collapsible=true', "Example"),
+    ],
+)
+def test_admonitions_of_mdbook(info: str, title: str) -> None:
+    assert read(f"```admonish{info}\nText *a*.\n```") == f"> **{title}**\n>\n> Text *a*."
