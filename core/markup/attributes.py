@@ -9,6 +9,8 @@ from textwrap import dedent
 
 from core.markup.inline import escape_tags, write_code
 
+# An object of JavaScript: the name that it may have in another one, its text, and how many lines it is below its tag.
+Object = tuple[str, str, int]
 # An object in braces, as the items of a component are written, with the name that it may have in another one.
 _OBJECT = re.compile(
     r"(?:(?<=[{,\s])[\"']?([\w.$-]{1,100})[\"']?\s*:\s*|(?<=[\[,{\s]))"
@@ -110,40 +112,50 @@ def find_strings(text: str) -> list[str]:
     return _STRING.findall(text)
 
 
-def strip_objects(attributes: str) -> tuple[str, list[tuple[str, str]]]:
-    """Return attributes without their code and the objects in them, and these with the names that they have."""
-    bare = _CODE_ATTRIBUTE.sub(" ", attributes)
-    return _OBJECT.sub("", bare), _OBJECT.findall(bare)
+def strip_objects(attributes: str) -> tuple[str, list[Object]]:
+    """Return attributes without their code and the objects in them, and these."""
+    bare = _CODE_ATTRIBUTE.sub(lambda match: " " + "\n" * match[0].count("\n"), attributes)
+    objects: list[Object] = []
+    line = position = 0
+    for match in _OBJECT.finditer(bare):
+        line += bare.count("\n", position, match.start())
+        position = match.start()
+        objects.append((match[1] or "", match[2], line))
+    return _OBJECT.sub("", bare), objects
 
 
-def show_objects(objects: Sequence[tuple[str, str]]) -> Iterator[dict[str, str]]:
+def show_objects(objects: Sequence[Object]) -> Iterator[dict[str, str]]:
     """Yield what a reader sees of objects, as attributes of a card; of an operation of an API its method and path.
 
-    >>> [item["text"] for item in show_objects([("", '{ path: "/a", method: "get" }')])]
+    >>> [item["text"] for item in show_objects([("", '{ path: "/a", method: "get" }', 0)])]
     ['`GET /a`']
     """
-    for _, text in objects:
+    for _, text, _ in objects:
         item = _show(_read_object(text))
         if item["title"] or item["text"]:
             yield item | {"type": "", "end": "1"}
 
 
-def split_fields(objects: Sequence[tuple[str, str]]) -> tuple[list[list[str]], list[tuple[str, str]]]:
-    """Return the objects that describe a field each as the rows of a table, below the names of its columns; and others.
+def split_fields(objects: Sequence[Object]) -> tuple[list[list[str]], list[int], list[Object]]:
+    """Return the objects that describe a field each as the rows of a table, below the names of its columns.
 
-    >>> split_fields([("size", '{ type: "int", text: "As \\\\"big\\\\"" }'), ("", '{ name: "b" }')])[0]
-    [['Prop', 'Type', 'Description'], ['`size`', '`int`', 'As "big"']]
+    Beside it are the lines of the rows below its names, and the other objects.
+
+    >>> split_fields([("size", '{ type: "int", text: "As \\\\"big\\\\"" }', 4), ("", '{ name: "b" }', 5)])[:2]
+    ([['Prop', 'Type', 'Description'], ['`size`', '`int`', 'As "big"']], [4])
     """
     fields: list[tuple[str, dict[str, str]]] = []
-    others: list[tuple[str, str]] = []
-    for key, text in objects:
+    lines: list[int] = []
+    others: list[Object] = []
+    for key, text, line in objects:
         values = _read_object(text)
         if key and values.get("type"):
             fields.append((key, values))
+            lines.append(line)
         else:
-            others.append((key, text))
+            others.append((key, text, line))
     if not fields:
-        return [], others
+        return [], [], others
     names = [write_code(key) for key, _ in fields]
     columns = [["Prop", *names]]
     for column, keys in _FIELD_COLUMNS.items():
@@ -151,7 +163,8 @@ def split_fields(objects: Sequence[tuple[str, str]]) -> tuple[list[list[str]], l
         if any(texts):
             is_code = column != "Description"
             columns.append([column, *(write_code(text) if is_code and text else escape_tags(text) for text in texts)])
-    return [[cell.replace("|", "\\|") for cell in row] for row in zip(*columns, strict=True)], others
+    rows = [[cell.replace("|", "\\|") for cell in row] for row in zip(*columns, strict=True)]
+    return rows, lines, others
 
 
 def _read_object(text: str) -> dict[str, str]:

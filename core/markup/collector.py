@@ -301,6 +301,9 @@ def _close_blocks(frame: _Frame, parent: _Frame) -> list[Block]:
         block = Block("item", frame.label, (Block("list", children=children),) if children else ())
     elif kind == "item":
         block = make_item(children)
+    elif kind == "list" and len(children) == 1 and children[0].kind == "list":
+        # As a list of Markdown is, of which a component makes a tree.
+        block = children[0]
     elif kind == "list" and children:
         items = tuple(child if child.kind == "item" else make_item((child,)) for child in children)
         block = Block("list", children=items, level=frame.level)

@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 
 from core.markup.attributes import (
     find_code,
@@ -76,7 +77,14 @@ _CLOSING_TEMPLATE = re.compile(r"\{(?:%|\{[%<])-?[ \t]*+(?:/|end)[ \t]*+([A-Za-z
 # Code that a component has as a string, and what says its language.
 _CODE_STRING = re.compile(r"\s*\{\s*`((?:[^`\\]|\\.){0,20000})`\s*\}\s*(?=</)", re.DOTALL)
 _CODE_LANGUAGE = re.compile(r"\blanguage-([\w+#-]+)|\blang(?:uage)?=[{\"'`]*([\w+#-]+)")
-_STRING = re.compile(r"\{\s*(?:\"([^\"]*)\"|'([^']*)'|`([^`]*)`)\s*\}")
+_STRING = re.compile(r"\{\s*+(?:\"([^\"]{0,2000})\"|'([^']{0,2000})'|`([^`]{0,2000})`)\s*+\}")
+_NUMBER = re.compile(r"\{\s*(-?\d[\d.]{0,30})\s*\}")
+# A constant of a page of MDX, whose value it shows by its name.
+_CONSTANT = re.compile(
+    r"^export const (\w{1,80})(?::[ ]?\w{1,30})? = "
+    r"(?:\"([^\"\n]{0,500})\"|'([^'\n]{0,500})'|`([^`$\n]{0,500})`|(-?\d[\d.]{0,30}));?$",
+    re.MULTILINE,
+)
 _NAME = re.compile(r"\{{1,3}\s*\.?(?:[A-Za-z_$][\w$]*\.)*([A-Za-z_$][\w$]*)\s*\}{1,3}")
 _TAG_OR_END = re.compile(r"[^\S\n]*+(?:<|\{[{%]|\n|\Z)")
 _BLANK_LINE = re.compile(r"\n[ \t]*\n")
@@ -170,10 +178,12 @@ class _Rewriter:
     _inline_names: Counter[str] = field(default_factory=Counter)
     # Of the tabs that were opened last: their labels by their names.
     _tab_labels: dict[str, str] = field(default_factory=dict)
+    _constants: Mapping[str, str] = field(default_factory=dict)
 
     def run(self) -> None:
         self._closed = frozenset(_CLOSING_TEMPLATE.findall(self.text))
         self._line_number = self.number
+        self._constants = {name: "".join(values) for name, *values in _CONSTANT.findall(self.text)}
         position = 0
         while token := _TOKEN.search(self.text, position):
             self._emit(self.text[position : token.start()])
@@ -314,7 +324,7 @@ class _Rewriter:
         if name in ("Tab", "TabItem"):
             shown["title"] = self._tab_labels.get(shown["title"], shown["title"])
         elif name == "Tabs":
-            values = [read_attributes(text) for _, text in objects]
+            values = [read_attributes(text) for _, text, _ in objects]
             items = {item.lower(): item for item in shown["items"].split("|")}
             self._tab_labels = {each.get("value", ""): each.get("label", "") for each in values} | items
             objects = []
@@ -322,9 +332,9 @@ class _Rewriter:
             # It names what the items are of, and is not shown.
             shown["title"] = ""
         self._emit_tag(position, name, is_closing, shown)
-        fields, objects = ([], objects) if self._line.strip() else split_fields(objects)
-        for rows in (find_rows(attributes), fields):
-            self._emit_table(rows)
+        fields, lines, objects = ([], [], objects) if self._line.strip() else split_fields(objects)
+        self._emit_table(find_rows(attributes))
+        self._emit_table(fields, [self.number + line for line in lines])
         for tool, command in find_commands(attributes):
             self._emit_tag(position, "tab", False, {"title": tool})
             self._emit_code(command, "lang=bash", self._line)
@@ -463,26 +473,36 @@ class _Rewriter:
             texts = filter(None, (attributes.get("title"), attributes.get("text")))
             self._append(html.escape(": ".join(texts), quote=False))
             return
-        indent = self._line[: len(self._line) - len(self._line.lstrip())]
-        if self._line.strip():
-            self._end_line()
-        # It would be part of the paragraph above.
-        if self.lines and self.lines[-1].strip():
-            self._line = ""
-            self._end_line()
+        lead = self._line[: len(self._line) - len(self._line.lstrip())]
+        indent = lead
+        if self._line.strip() and _ITEM_START.fullmatch(self._line):
+            # What an item begins with is in it.
+            lead, indent = self._line, " " * len(self._line)
+        else:
+            if self._line.strip():
+                self._end_line()
+            # It would be part of the paragraph above.
+            if self.lines and self.lines[-1].strip():
+                self._line = ""
+                self._end_line()
         shown = "".join(f' {key}="{html.escape(value)}"' for key, value in attributes.items() if value)
         tag = re.sub(r"[^a-z0-9-]", "-", name.rpartition(".")[2].lower())
+        # In HTML, code is a part of a line.
+        tag = "code-block" if tag == "code" else tag
         # A blank line ends what Markdown reads as HTML.
-        self._line = f"{indent}</{tag}>" if is_closing else f"{indent}<{tag}{shown}>"
+        self._line = f"{lead}</{tag}>" if is_closing else f"{lead}<{tag}{shown}>"
         self._end_line()
         self._end_line()
         self._line = indent
         self._is_after_tag = True
 
-    def _emit_table(self, rows: Sequence[Sequence[str]]) -> None:
+    def _emit_table(self, rows: Sequence[Sequence[str]], numbers: Sequence[int] = ()) -> None:
+        """Emit rows below the names of their columns; without the numbers of their lines, all have that of the tag."""
         indent = self._line if not self._line.strip() else ""
-        for row in (*rows[:1], *(["---"] * len(row) for row in rows[:1]), *rows[1:]):
+        lines = (*rows[:1], *(["---"] * len(row) for row in rows[:1]), *rows[1:])
+        for row, number in zip_longest(lines, (self.number, self.number, *numbers)[: len(lines)]):
             self._line = f"{indent}| {' | '.join(row)} |"
+            self._line_number = number or self._line_number
             self._end_line()
         if rows:
             self._end_line()
@@ -497,13 +517,17 @@ class _Rewriter:
                 end = self._find_module_end(token)
                 self._skip(self.text[token.start() : end])
                 return end
-        braces = _BRACES.match(self.text, token.start()) if self.is_mdx and token["expression"] == "{" else None
+        braces = None
+        if self.is_mdx and token["expression"] == "{":
+            # Braces in a string open and close nothing.
+            braces = _STRING.match(self.text, token.start()) or _BRACES.match(self.text, token.start())
         if braces is None or braces[0][1:2] in ("#", ".", ":"):
             self._emit(token[0])
             return token.end()
-        shown = _STRING.fullmatch(braces[0])
+        shown = _STRING.fullmatch(braces[0]) or _NUMBER.fullmatch(braces[0])
         name = _NAME.fullmatch(braces[0])
-        text = next(filter(None, shown.groups()), "") if shown else name[1] if name else ""
+        value = self._constants.get(braces[0][1:-1].strip(), name[1] if name else "")
+        text = next(filter(None, shown.groups()), "") if shown else value
         # A string is text, also where it looks like a tag.
         text = text.replace("<", "&lt;")
         if self._is_preformatted:

@@ -16,28 +16,54 @@ ADMONITIONS = {
     """.split()  # noqa: SIM905 (one word a line would hide the code)
 } | {"seealso": "See also", "admonition": "", "callout": "", "alert": "", "aside": ""}
 VERSIONS = {"versionadded": "Added in", "versionchanged": "Changed in", "deprecated": "Deprecated since"}
-CODE_DIRECTIVES = frozenset(
-    ("code", "code-block", "code-cell", "sourcecode", "prompt", "parsed-literal", "doctest", "terminal", "testcode")
+# Those that are code.
+CODES = frozenset(
+    """
+    click:example click:run code code-block code-cell command-output console doctest ipython ipython3 jupyter-execute
+    parsed-literal plot productionlist program-output prompt sourcecode terminal testcode testoutput try_on_pyodide
+    """.split()  # noqa: SIM905
 )
+# The language of code whose directive has no argument for it.
+LANGUAGES = {
+    "click:example": "python",
+    "click:run": "python",
+    "command-output": "console",
+    "console": "console",
+    "doctest": "python",
+    "ipython": "python",
+    "ipython3": "python",
+    "jupyter-execute": "python",
+    "parsed-literal": "",
+    "plot": "python",
+    "productionlist": "",
+    "program-output": "console",
+    "prompt": "bash",
+    "terminal": "console",
+    "testcode": "python",
+    "testoutput": "",
+}
 # Code of which the name says the language: the cells of R Markdown and Quarto, and drawings.
 CELLS = frozenset(("r", "python", "julia", "bash", "sql", "js", "ojs", "math", "mermaid", "dot"))
-# What they hold is a list of files, a picture or an index.
-EMPTY_DIRECTIVES = frozenset(
-    (
-        "toctree",
-        "include",
-        "literalinclude",
-        "image",
-        "contents",
-        "index",
-        "currentmodule",
-        "bibliography",
-        "raw-cell",
-    )
+# Nothing that a reader of the page sees, or nothing that is text.
+SILENT = frozenset(
+    """
+    acks author bibliography cmake-module codeauthor contents currentmodule default-domain default-role
+    footer graphviz digraph graph header highlightlang include index inheritance-diagram jinja literalinclude mermaid
+    meta minigallery moduleauthor module nanogallery plantuml program role sectionauthor sectnum
+    tabularcolumns target-notes testcleanup testsetup thumbnail-parent-div title toctree todo todolist uml video
+    youtube
+    """.split()  # noqa: SIM905 (one word a line would hide the code)
 )
+# So are these in MyST; of what is raw, only HTML is on the page.
+EMPTY_DIRECTIVES = (SILENT - CELLS) | {"iframe", "image", "raw-cell"}
+# What names proofs and exercises; an argument is the title of one.
+_PROOFS = frozenset(("prf", "proof"))
 SHOWN_OPTION = re.compile(
     r"^[ \t]*:([\w-]+):[ \t]+(?:\"?([^\Wa-z][^\s\"]*[ ][^\n\"]+)|\"([^\n\"]+)\"[ \t]*$)", re.MULTILINE
 )
+CAPTION_OPTION = re.compile(r"^[ \t]*:caption:[ \t]+(\S.*)$", re.MULTILINE)
+_HIDDEN_INPUT = re.compile(r"\b(?:remove-(?:input|cell)|hide-code)\b")
+_SUMMARY_NAME = re.compile(r"[ \t]*~?[A-Za-z_]")
 _OPTION = re.compile(r"[ \t]*:[\w-]+:(?:[ \t]|$)")
 _FIELD = re.compile(r"^:([A-Za-z][\w .-]{0,60}):[ \t]+(?=\S)", re.MULTILINE)
 
@@ -50,12 +76,34 @@ def read_fields(text: str) -> list[tuple[str, str]]:
     return fields if not parts[0] and all(name == write_short_codes(name) for name in names) else []
 
 
+def find_language(name: str, argument: str, default: str) -> str:
+    """Return the language of code in a directive."""
+    word = argument.partition(" ")[0].lower()
+    language = LANGUAGES[name] if name in LANGUAGES and not (name == "prompt" and word) else word or default
+    return LANGUAGES.get(language, language)
+
+
+def is_hidden(name: str, argument: str, options: str) -> bool:
+    """Return whether the reader of a page sees nothing of a directive."""
+    if name in ("raw", "only"):
+        return "html" not in argument
+    return name in EMPTY_DIRECTIVES or (name in CODES and _HIDDEN_INPUT.search(options) is not None)
+
+
+def list_names(lines: Sequence[str]) -> list[str]:
+    """Return the names of which Sphinx makes a table as the lines of a list; others are comments."""
+    return [f"- `{line.strip().lstrip('~')}`" if _SUMMARY_NAME.match(line) else "" for line in lines]
+
+
 def name_directive(name: str, argument: str) -> tuple[str, str, str]:
     """Return what a directive is read as, its title, and the beginning of its text."""
     if name in VERSIONS:
         version, _, text = argument.partition(" ")
         return "note", f"{VERSIONS[name]} {version}", text
-    if ":" in name and argument:
+    domain, _, kind = name.rpartition(":")
+    if domain in _PROOFS:
+        return "tab", f"{kind.capitalize()} ({argument})" if argument else kind.capitalize(), ""
+    if domain and argument:
         # What a domain describes, such as a function.
         return "card", f"`{argument.replace('`', '')}`", ""
     return (name, "", argument) if ADMONITIONS.get(name) else (name, argument, "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import dropwhile, islice, takewhile
 
 _FRONT_KEY = re.compile(r"[A-Za-z_][\w -]*+[ \t]*+[:=]|#")
@@ -14,8 +14,8 @@ _FRONT_TITLE = re.compile(r"(page[_-]?)?title[ \t]*[:=][ \t]*(.*)", re.IGNORECAS
 _DESCRIPTION = re.compile(r"description[ \t]*[:=][ \t]*(.*)", re.IGNORECASE)
 # What stands among the names of a page whose site shows the description below its title.
 SHOWN_DESCRIPTION = "{{front.description"
-_SUBSTITUTIONS = re.compile(r"[ \t]*substitutions:[ \t]*$")
-_SUBSTITUTION = re.compile(r"[ \t]+([\w.-]{1,80}):[ \t]+(\S[^\n]{0,1000})$")
+_SUBSTITUTIONS = re.compile(r"[ \t]*(?:myst_)?substitutions:[ \t]*$")
+_SUBSTITUTION = re.compile(r"([ \t]+)([\w.-]{1,80}):[ \t]+(\S[^\n]{0,1000})$")
 _YAML_BLOCKS = frozenset((">", ">-", ">+", "|", "|-", "|+"))
 _YAML_KEY = re.compile(r"[ \t]+(?:[\w-]+:(?:[ \t]|$)|- )")
 
@@ -40,13 +40,18 @@ def read_substitutions(text: str) -> dict[str, str]:
     {'{{big': '<b>Big</b>'}
     """
     lines = text.split("\n")
-    below = dropwhile(lambda line: not _SUBSTITUTIONS.match(line), lines[: read_front_matter(lines)[0] - 1])
+    return find_substitutions(lines[: read_front_matter(lines)[0] - 1])
+
+
+def find_substitutions(lines: Sequence[str]) -> dict[str, str]:
+    """Return the values of MyST that lines of YAML have, as the front matter of a page or a setting of Jupyter Book."""
+    below = list(dropwhile(lambda line: not _SUBSTITUTIONS.match(line), lines))
     values: dict[str, str] = {}
     for line in islice(below, 1, None):
         value = _SUBSTITUTION.match(line)
-        if value is None:
+        if value is None or len(value[1]) <= len(below[0]) - len(below[0].lstrip()):
             break
-        values[f"{{{{{value[1]}"] = value[2].strip().strip("\"'")
+        values[f"{{{{{value[2]}"] = value[3].strip().strip("\"'")
     return values
 
 

@@ -10,7 +10,7 @@ _BLANK_LINE = re.compile(r"^[ \t]*<BLANKLINE>[ \t]*$", re.MULTILINE)
 # Comments of Docusaurus that set lines apart, each on a line of its own.
 _HIGHLIGHT = re.compile(
     r"^[ \t]*(?://|#|--|%|/\*|<!--|\{[ ]?/\*)[ \t]*highlight-(?:next-line|start|end)[ \t]*+"
-    r"(?:\*/[ ]?\}?|-->)?[ \t]*+$",
+    r"(?:\*/[ ]?\}?|-->)?[ \t]*+$\n?",
     re.MULTILINE,
 )
 # A number that leads to a remark below, as MkDocs writes it.
@@ -78,7 +78,7 @@ def strip_hidden(code: str) -> str:
     """Return code without the flags of doctest, the marks of what is highlighted, and what is cut off.
 
     >>> strip_hidden(">>> x  # doctest: +SKIP\\n<BLANKLINE>\\n// highlight-next-line\\ny // [!code ++]")
-    '>>> x\\n\\n\\ny'
+    '>>> x\\n\\ny'
     """
     if ">>>" in code:
         code = _BLANK_LINE.sub("", _FLAG.sub("", code))

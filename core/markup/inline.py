@@ -50,6 +50,7 @@ _ICON_ROLES = re.compile(r"octicon|fa|fa[bsr]|material-\w+|bi|iconify")
 WEB = ("http://", "https://")
 # What Sphinx, and sphinx-issues, set before a number.
 NUMBER_ROLES = {"pep": "PEP ", "rfc": "RFC ", "issue": "#", "pr": "#"}
+_NUMBER_FIELD = re.compile(r"[ ]?(?:%s|\{number\})")
 _REFERENCE_ROLES = ("ref", "numref", "doc")
 # Text that a plug-in of MDX shows in its own way: `:tooltip[text]`.
 _TEXT_DIRECTIVE = re.compile(
@@ -70,7 +71,7 @@ _FORMULA = re.compile(
     r"|(?<![\\$\w])\$(?![\s$])(?P<formula>[^$`]{1,300})(?<![\s\\])\$(?![$\w({])"
 )
 # An index or a power is one of a letter, of what is in brackets, or in braces: others are names of variables.
-_FORMULA_SIGN = re.compile(r"\\[A-Za-z]|(?:\b[^\W_]|[})|])[\^_](?=[^\s_])|\d\^(?=\S)|(?<!\\)[\^_]\{|^\s*[A-Za-z]\s*$")
+_FORMULA_SIGN = re.compile(r"\\[A-Za-z]|(?:\b[^\W_]|[})|])[\^_](?=[^\s_])|\w\^(?=\S)|(?<!\\)[\^_]\{|^\s*[A-Za-z]\s*$")
 # Or it has nothing but letters that stand alone, numbers and signs, among them one of a relation.
 _SHORT_FORMULA = re.compile(
     r"(?=[^=<>]*[=<>])(?=[^A-Za-z]*[A-Za-z])(?:(?<![A-Za-z])[A-Za-z](?![A-Za-z])|[\d\s=<>+*/()|.,':-])+"
@@ -80,6 +81,8 @@ _NAME_BLANK = re.compile(r"(?<!\d)[-_]|[-_](?!\d)")
 # Where a role leads to, behind what it shows.
 _TARGET = re.compile(r"(?<=\S)[ ]?<[^<>]{1,300}>$")
 # A role of MyST; what stands between two parts in code is none.
+# What begins an address of MyST: of the project, or of the inventory of another one.
+_MYST = re.compile(r"(?:project|inv):")
 _PROJECT = re.compile(r"^[\w.-]{1,60}:(?=[^\s:])")
 _ROLE = re.compile(r"(?<![`\\])\{([\w:+-]{1,60})\}`([^`]{1,300})`(?!`)|" + _CODE)
 # A link to a name that another tool knows, as those of mdBook, MkDocs and rustdoc do; the text may be the name.
@@ -158,9 +161,12 @@ _LOGO = re.compile(r"(?:^|[ ])(?:(?:project |site )?logo|banner|header|icon|imag
 # How much of a line beside a picture is looked at.
 _MAX_MARGIN = 40
 _CODE_TEXTS = frozenset(("text", "text_special", "code_inline"))
+# A version, or the numbers of several notes.
+_NUMBERS = re.compile(r"\d{1,9}(?:[.,][ ]?\d{1,9}){1,9}")
 # Of signs that stand above or below the line: of a power, a formula, or a remark.
 _MOVED = re.compile(
-    rf"({_CODE})|<(sup|sub)>(?:\[([\d+=()n-]{{1,9}})\]\(#[^()\s]{{1,100}}\)|([\d+=()n-]{{1,9}}))</\2>"
+    rf"({_CODE})|<(sup|sub)>"
+    rf"(?:\[([\d+=()n-]{{1,9}})\]\(#[^()\s]{{1,100}}\)|([\d+=()n-]{{1,9}}|{_NUMBERS.pattern}))</\2>"
     r"|(?<=\w)\^([\d+n-]{1,5})\^(?!\^)|(?<![\w/])([A-Za-z]{1,5})~(\d{1,3})~(?!~)"
 )
 _RAISED = str.maketrans("0123456789+-−=()n", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻⁼⁽⁾ⁿ")
@@ -184,11 +190,13 @@ def _join_wide_lines(text: str) -> str:
 def move_signs(text: str, tag: str) -> str:
     """Return numbers with the signs of them that stand above the line (of a tag `sup`) or below it (`sub`).
 
-    Words stay as they are, as does what other tags hold.
+    Words stay as they are, as does what other tags hold; a blank parts a version above the line from the word before.
 
     >>> f"2{move_signs('63', 'sup')} and H{move_signs('2', 'sub')}O, 4{move_signs('th', 'sup')}"
     '2⁶³ and H₂O, 4th'
     """
+    if tag == "sup" and _NUMBERS.fullmatch(text):
+        return f" {text}"
     signs = {"sup": _RAISED, "sub": _LOWERED}.get(tag, {})
     return text.translate(signs) if text.isascii() and all(ord(sign) in signs for sign in text) else text
 
@@ -360,7 +368,8 @@ def _write(tokens: Sequence[Token], labels: Mapping[str, str]) -> str:
             links.append((len(pieces), _read_address(token)))
         elif links and (token.type == "link_close" or (name == "a" and tag and tag[1])):
             start, address = links.pop()
-            is_named = len(pieces) > start or bool(name)
+            # The sign of an address of MyST stands for the title that it leads to.
+            is_named = (len(pieces) > start and not (token.info == "auto" and _MYST.match(address))) or bool(name)
             text = "".join(pieces[start:]) if is_named else _name_target(address, labels)
             pieces[start:] = [text if open_code_tags else write_link(text, address)]
         elif tag and name in _CODE_TAGS:
@@ -478,7 +487,7 @@ def to_title(text: str) -> str:
     >>> to_title("Speed up {func}`~a.solve` and `x`")
     'Speed up solve() and x'
     """
-    return to_plain(_ROLE.sub(write_role, text))
+    return to_plain(_ROLE.sub(write_role, _ATTRIBUTES.sub("", text)))
 
 
 def name_label(label: str) -> str:
@@ -502,6 +511,7 @@ def _name_target(address: str, labels: Mapping[str, str]) -> str:
     """Return the text of a link that has none, for which MyST shows the title of a page or of a part of it."""
     if address.startswith(WEB):
         return ""
+    address = _MYST.sub("", address)
     page, _, part = address.partition("#")
     return labels.get(address) or labels.get(part) or name_label(part or page.removesuffix(".md"))
 
@@ -527,7 +537,8 @@ def write_role(match: re.Match[str], labels: Mapping[str, str] = MappingProxyTyp
     if _ICON_ROLES.fullmatch(role):
         return ""
     if role in _REFERENCE_ROLES or (role == "any" and name in labels):
-        return labels.get(name) or name_label(name)
+        # The number is not known.
+        return labels.get(name) or name_label(_NUMBER_FIELD.sub("", name))
     if _OBJECT_ROLES.fullmatch(role):
         name = name.removeprefix(".")
     if role == "math" and is_formula(name):

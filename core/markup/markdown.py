@@ -6,7 +6,7 @@ import csv
 import re
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import compress, pairwise
 from textwrap import dedent
 from types import MappingProxyType
 from typing import Any
@@ -19,11 +19,14 @@ from core.markup.collector import BlockCollector, make_item
 from core.markup.components import read_source
 from core.markup.directives import (
     ADMONITIONS,
+    CAPTION_OPTION,
     CELLS,
-    CODE_DIRECTIVES,
-    EMPTY_DIRECTIVES,
+    CODES,
     SHOWN_OPTION,
     VERSIONS,
+    find_language,
+    is_hidden,
+    list_names,
     name_directive,
     read_fields,
     skip_options,
@@ -52,6 +55,7 @@ Reader = Callable[[str, Mapping[str, str]], tuple[Block, ...]]
 
 _DIRECTIVE = re.compile(r"\{([A-Za-z][\w:.+-]*)\}[ \t]*(.*)$")
 _CONTAINER = re.compile(r"\{?[ \t]*\.?(?:callout-)?([\w-]+)\}?[ \t]*(.*)$")
+_ADMONISH = re.compile(r"admonish(?: (\w+)(?!=))?(?: ((?:title=)?\"[^\"]{0,200}\")| (?!title=)[\w-]{1,30}=\S+)*")
 _BRACES = re.compile(r"\{[^{}]*\}")
 # What Quarto reads in the first lines of a cell, and whether it hides the cell for it.
 _CELL_OPTIONS = re.compile(r"(?:[ \t]*(?:#|//|--|%)\|[^\n]*(?:\n|$))+")
@@ -80,7 +84,6 @@ _LABEL = re.compile(r"^\(([^()\n]{1,200})\)=[ \t]*\n(?:[ \t]*\n)?#{1,6}[ \t]+([^
 _BULLET = re.compile(r"[ \t]+[-*+][ \t]+\S")
 # What a preprocessor could not put there.
 _INCLUDE = re.compile(r"^[ \t]*\{\{#[a-z_]*include [^{}\n]{1,500}\}\}[ \t]*$", re.MULTILINE)
-_HIDDEN_INPUT = re.compile(r"\b(?:remove-(?:input|cell)|hide-code)\b")
 _LANGUAGE = re.compile(r"\{?[ ]?\.?([\w+#-]+)(?![\w+#-]*=)")
 # What Fumadocs shows for each tool that installs packages.
 _LANGUAGES = {"npm": "bash", "package-install": "bash"}
@@ -96,9 +99,7 @@ _LABELLED: dict[str, BlockKind] = {
     "details": "tab",
     "dropdown": "tab",
     "grid-item-card": "definition",
-    "group-tab": "tab",
-    "tab": "tab",
-    "tab-item": "tab",
+    **dict.fromkeys(("group-tab", "margin", "rubric", "sidebar", "tab", "tab-item", "topic"), "tab"),
 }
 _CODE_GROUPS = frozenset(("code-group", "codegroup"))
 # A value of a site, which Jekyll sets before it reads Markdown, also in code; what is raw has none.
@@ -339,13 +340,15 @@ class _Reader:
 
     def _read_table(self, token: Token, inner: Sequence[Token]) -> Sequence[Block]:
         rows: list[list[str]] = []
+        row_lines: list[int] = []
         for part in inner:
             if part.type == "tr_open":
                 rows.append([])
+                row_lines.append(self._get_lines(part)[0])
             elif part.type == "inline":
                 rows[-1].append(self._clean(part.content, marks_ways=False))
         start, end = self._get_lines(token)
-        return [replace(_make_table(rows), start_line=start, end_line=end)]
+        return [replace(_make_table(rows, row_lines), start_line=start, end_line=end)]
 
     def _read_grid(self, token: Token, _: Sequence[Token]) -> Sequence[Block]:
         start, end = self._get_lines(token)
@@ -393,7 +396,10 @@ class _Reader:
             return self.read(lines, numbers) if info.startswith("{=html") else ()
         if directive := _DIRECTIVE.match(info):
             return self._read_directive(directive[1].lower(), directive[2].strip(), lines, numbers)
-        if token.type == "colon_fence":
+        # That of a preprocessor of mdBook.
+        admonition = _ADMONISH.fullmatch(info)
+        if admonition or token.type == "colon_fence":
+            info = f"{admonition[1] or 'note'} {admonition[2] or ''}" if admonition else info
             return self._read_container(info, lines, numbers)
         language = named[1].lower() if (named := _LANGUAGE.match(info)) else ""
         code = _INCLUDE.sub("", token.content)
@@ -463,19 +469,13 @@ class _Reader:
         body, body_numbers = skip_options(lines, numbers)
         code = _strip_blank_lines("\n".join(body))
         options = "\n".join(lines[: len(lines) - len(body)])
-        if name in EMPTY_DIRECTIVES or (name in CODE_DIRECTIVES and _HIDDEN_INPUT.search(options)):
+        if is_hidden(name, argument, options):
             return ()
         if name == "parsed-literal":
             code = "\n".join(line[: len(line) - len(line.lstrip())] + to_plain(self._clean(line)) for line in body)
             code = _strip_blank_lines(code)
-        if name in CODE_DIRECTIVES or name in CELLS:
-            default = self._kernel if name == "code-cell" else ""
-            language = name if name in CELLS else argument.partition(" ")[0].lower() or default
-            options_of_cell = _CELL_OPTIONS.match(code) if name in CELLS else None
-            if options_of_cell:
-                code = "" if _HIDDEN_CELL.search(options_of_cell[0]) else code[options_of_cell.end() :].strip("\n")
-            block = Block("code", code, language=language, start_line=numbers[0], end_line=numbers[-1])
-            return [block] if code else ()
+        if name in CODES or name in CELLS:
+            return self._read_cell(name, argument, options, code, numbers)
         if name in ("csv-table", "list-table"):
             return self._read_table_directive(name, argument, options, body, body_numbers)
         if name == "eval-rst" and self._read_rst is not None and body_numbers:
@@ -483,6 +483,7 @@ class _Reader:
             return self._read_rst("\n" * (body_numbers[0] - 1) + code, self._environment["labels"])
         if name == "glossary":
             return self._read_glossary(body, body_numbers)
+        body = list_names(body) if name == "autosummary" else body
         if name in _CARDS:
             body = ["" if _CARD_RULE.match(line) else line for line in body]
         # Of what a domain describes, an option that is a sentence is shown, and what is in quotes.
@@ -494,6 +495,19 @@ class _Reader:
         name, title, argument = name_directive(name, argument)
         blocks = self.read([argument, "", *body], [numbers[0], numbers[0], *body_numbers])
         return self._wrap(name, title, blocks, numbers)
+
+    def _read_cell(self, name: str, argument: str, options: str, code: str, numbers: Sequence[int]) -> Sequence[Block]:
+        """Read code, or a cell whose name says its language, below what is said of it."""
+        default = self._kernel if name == "code-cell" else ""
+        language = name if name in CELLS else find_language(name, argument, default)
+        options_of_cell = _CELL_OPTIONS.match(code) if name in CELLS else None
+        if options_of_cell:
+            code = "" if _HIDDEN_CELL.search(options_of_cell[0]) else code[options_of_cell.end() :].strip("\n")
+        block = Block("code", code, language=language, start_line=numbers[0], end_line=numbers[-1])
+        if not code:
+            return ()
+        caption = CAPTION_OPTION.search(options)
+        return self._wrap("tab", caption[1], (block,), numbers) if caption else [block]
 
     def _read_glossary(self, lines: Sequence[str], numbers: Sequence[int]) -> Sequence[Block]:
         """Read terms, one a line, of which one or several have their meaning below them, indented."""
@@ -551,11 +565,17 @@ def _iter_groups(tokens: Sequence[Token]) -> Iterator[tuple[Token, Sequence[Toke
         position = end + 1
 
 
-def _make_table(rows: Sequence[Sequence[str]]) -> Block:
-    """Return a table whose first row are the names of its columns, if they have any."""
+def _make_table(rows: Sequence[Sequence[str]], lines: Sequence[int] = ()) -> Block:
+    """Return a table whose first row are the names of its columns, if they have any; `lines` are those of all rows."""
     header, *others = map(tuple, rows)
     # Of a row of pictures, nothing is left.
-    return Block("table", header=header if any(header) else (), rows=tuple(row for row in others if any(row)))
+    shown = [any(row) for row in others]
+    return Block(
+        "table",
+        header=header if any(header) else (),
+        rows=tuple(compress(others, shown)),
+        row_lines=tuple(compress(lines[1:], shown)),
+    )
 
 
 def _find_label(info: str, *, is_tab: bool) -> str:

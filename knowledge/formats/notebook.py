@@ -18,6 +18,7 @@ _ATTACHMENT = re.compile(r"!\[[^\]\n]{0,300}\]\((?:attachment|data):[^()\[\]\s]*
 # The first line of a cell in another language than that of the notebook.
 _CELL_MAGIC = re.compile(r"%%(bash|sh|sql|html|javascript|ruby|perl|latex|R)\b")
 _HIDDEN_INPUT = frozenset(("remove-cell", "remove-input", "remove_cell", "remove_input"))
+_HIDDEN_OUTPUT = frozenset(("remove-output", "remove_output"))
 # Longer output is data.
 MAX_OUTPUT_LINES = 10
 MAX_OUTPUT_CHARS = 800
@@ -49,16 +50,20 @@ def _read_cell(cell: Any, language: str) -> Iterator[str]:
     elif cell.get("cell_type") == "markdown":
         # What one cell leaves open ends with it.
         yield write_markdown(read_markdown(_ATTACHMENT.sub("", source)))
-    elif cell.get("cell_type") == "code" and source and not _HIDDEN_INPUT.intersection(_find_tags(cell)):
+    elif cell.get("cell_type") == "code" and source and not _HIDDEN_INPUT.intersection(tags := _find_tags(cell)):
         magic = _CELL_MAGIC.match(source)
-        output = "\n".join(filter(None, map(_read_output, cell.get("outputs", ())))).strip()
+        outputs = () if _HIDDEN_OUTPUT.intersection(tags) else cell.get("outputs", ())
+        output = "\n".join(filter(None, map(_read_output, outputs))).strip()
         yield write_markdown([Block("code", source, language=magic[1].lower() if magic else language)])
         if output.count("\n") < MAX_OUTPUT_LINES and 0 < len(output) <= MAX_OUTPUT_CHARS:
             yield write_markdown([Block("code", output, language="text")])
 
 
 def _find_tags(cell: Any) -> list[str]:
-    return [str(tag) for tag in cell.get("metadata", {}).get("tags", ())]
+    metadata = cell.get("metadata", {})
+    # Sphinx hides a cell that a notebook says to be hidden as a whole.
+    is_hidden = metadata.get("nbsphinx") == "hidden"
+    return [*(["remove-cell"] if is_hidden else []), *map(str, metadata.get("tags", ()))]
 
 
 def _read_output(output: Any) -> str:

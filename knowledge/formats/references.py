@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from core.formatting import replace_lone_surrogates
-from core.markup.front_matter import SHOWN_DESCRIPTION, read_description, read_title
+from core.markup.front_matter import SHOWN_DESCRIPTION, find_substitutions, read_description, read_title
 from core.markup.inline import normalize_label, to_title
 from knowledge.formats.asciidoc_inline import MAX_VALUE_CHARS, resolve_attributes
 from knowledge.formats.asciidoc_lines import find_titles
@@ -28,6 +28,8 @@ KINDS = frozenset(("asciidoc", "markdown", "rst"))
 _MAX_TITLE_CHARS = 300
 # From a page to what it begins with, and so on.
 _MAX_HOPS = 3
+# What a string of a configuration is joined from.
+_MAX_PARTS = 20
 _RST_REFERENCE = re.compile(
     r":(?:ref|numref|doc):`([^`<>]{1,300})`|(?<![\w|])(\|\w(?:[\w .+-]{0,60}\w)?\|)(?![\w|])"
     r"|(?<![\w:`]):(?!(?:ref|numref|doc):)([a-z][\w-]{0,30}):(`[^`<>\n]{1,100}`)"
@@ -381,8 +383,9 @@ def _read_notebook(text: str) -> Outline:
 
 
 def _read_jekyll_values(text: str) -> dict[str, str]:
-    """Return the values of a site of Jekyll that are of one line, by the names that pages use."""
-    return {f"{{{{site.{name}": read_value(value) for name, value in _JEKYLL_VALUE.findall(text)}
+    """Return the values of one line of a site of Jekyll, or of a Jupyter Book, by the names that pages use."""
+    values = {f"{{{{site.{name}": read_value(value) for name, value in _JEKYLL_VALUE.findall(text)}
+    return values | find_substitutions(text.split("\n"))
 
 
 def _read_sphinx_values(text: str) -> dict[str, str]:
@@ -394,18 +397,22 @@ def _read_sphinx_values(text: str) -> dict[str, str]:
         # What is open here ends behind a quotation mark or in the next line.
         if not _PYTHON_FIELD.search(resolved) and "{" not in resolved:
             values[name] = _clean_rst(resolved)
-    return values | _read_sphinx_settings(text)
+    return values | _read_sphinx_settings(text, constants)
 
 
-def _read_sphinx_settings(text: str) -> dict[str, str]:
-    """Return links by their roles, with `%s` for what is in one, and substitutions of MyST: those that are literals."""
+def _read_sphinx_settings(text: str, constants: Mapping[str, str]) -> dict[str, str]:
+    """Return links by their roles, with `%s` for what is in one, and substitutions of MyST.
+
+    Known are those that are literals, and strings that others are joined from.
+    """
     values: dict[str, str] = {}
     for node in parse_python(text) if any(name in text for name in _SPHINX_SETTINGS) else ():
-        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Dict):
+        if not isinstance(node, ast.Assign | ast.AnnAssign) or not isinstance(node.value, ast.Dict):
             continue
-        names = [target.id for target in node.targets if isinstance(target, ast.Name)]
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        names = [target.id for target in targets if isinstance(target, ast.Name)]
         for key, value in zip(node.value.keys, node.value.values, strict=True):
-            match names, _get_literal(key), _get_literal(value):
+            match names, _evaluate(key, constants), _evaluate(value, constants):
                 case ["extlinks"], str(role), (str(address), caption):
                     caption = str(caption or address)
                     shown = caption if "%s" in caption else f"{caption}%s"
@@ -416,11 +423,33 @@ def _read_sphinx_settings(text: str) -> dict[str, str]:
     return {replace_lone_surrogates(name): replace_lone_surrogates(value) for name, value in values.items()}
 
 
-def _get_literal(node: ast.expr | None) -> object:
+def _evaluate(node: ast.expr | None, constants: Mapping[str, str]) -> object:
+    """Return the value of an expression that has nothing but literals and constants, or nothing."""
     try:
-        return ast.literal_eval(node) if node is not None else None
+        return ast.literal_eval(_Constants(constants).visit(node)) if node is not None else None
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
         return None
+
+
+class _Constants(ast.NodeTransformer):
+    """Puts the values of constants in place of their names, also in strings that have fields for them."""
+
+    def __init__(self, constants: Mapping[str, str]) -> None:
+        self._constants = constants
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        value = self._constants.get(node.id)
+        return node if value is None else ast.Constant(value)
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.expr:
+        texts: list[str] = []
+        for part in node.values[:_MAX_PARTS]:
+            match part:
+                case ast.Constant(value=str(text)):
+                    texts.append(text)
+                case ast.FormattedValue(value=ast.Name(id=name), conversion=-1, format_spec=None):
+                    texts.append(self._constants.get(name, ""))
+        return ast.Constant("".join(texts)) if len(list(filter(None, texts))) == len(node.values) else node
 
 
 def _clean_rst(text: str) -> str:

@@ -6,16 +6,6 @@ from __future__ import annotations
 DOCUTILS_DIRECTIVES = frozenset(
     "date epigraph figure highlights image line-block math pull-quote replace unicode".split()  # noqa: SIM905
 )
-# Nothing that a reader of the page sees, or nothing that is text.
-SILENT = frozenset(
-    """
-    acks author bibliography cmake-module codeauthor contents currentmodule default-domain default-role
-    footer graphviz digraph graph header highlightlang include index inheritance-diagram jinja literalinclude mermaid
-    meta minigallery moduleauthor module nanogallery plantuml program role sectionauthor sectnum
-    tabularcolumns target-notes testcleanup testsetup thumbnail-parent-div title toctree todo todolist uml video
-    youtube
-    """.split()  # noqa: SIM905 (one word a line would hide the code)
-)
 # Titles of what stands beside the text; an empty one is the directive's argument.
 ADMONITIONS = {
     "admonition": "",
@@ -51,31 +41,6 @@ CONTAINERS = frozenset(
     """.split()  # noqa: SIM905
 )
 TABS = frozenset(("code-tab", "group-tab", "tab", "tab-item"))
-CODES = frozenset(
-    """
-    click:example click:run code code-block code-cell command-output console doctest ipython ipython3 jupyter-execute
-    parsed-literal plot productionlist program-output prompt sourcecode terminal testcode testoutput try_on_pyodide
-    """.split()  # noqa: SIM905
-)
-# The language of code whose directive has no argument for it.
-LANGUAGES = {
-    "click:example": "python",
-    "click:run": "python",
-    "command-output": "console",
-    "console": "console",
-    "doctest": "python",
-    "ipython": "python",
-    "ipython3": "python",
-    "jupyter-execute": "python",
-    "parsed-literal": "",
-    "plot": "python",
-    "productionlist": "",
-    "program-output": "console",
-    "prompt": "bash",
-    "terminal": "console",
-    "testcode": "python",
-    "testoutput": "",
-}
 # What Sphinx's domains describe, without the name of the domain.
 OBJECTS = frozenset(
     """

@@ -17,17 +17,15 @@ from docutils.parsers.rst import Directive, Parser, directives, roles, states
 from docutils.parsers.rst.directives.tables import CSVTable
 from docutils.utils import new_document
 
+from core.markup.directives import CODES, LANGUAGES, SILENT
 from core.markup.inline import CALLABLE_ROLES, NUMBER_ROLES, SHORT_NAME, is_formula, move_signs
 from knowledge.formats.rst_names import (
     ADMONITIONS,
     CODE_ROLES,
-    CODES,
     CONTAINERS,
     DOCUTILS_DIRECTIVES,
-    LANGUAGES,
     OBJECT_ROLES,
     OBJECTS,
-    SILENT,
     TABS,
     VERSIONS,
 )

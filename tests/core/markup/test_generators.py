@@ -19,6 +19,8 @@ def read(text: str, *, is_mdx: bool = False) -> str:
         ("H<sub>2</sub>O and CO~2~, 4<sup>th</sup>", "H₂O and CO₂, 4th"),
         ("H{sub}`2`O, 4{sup}`th`", "H₂O, 4th"),
         ("in any case<sup>[1](#note)</sup>", "in any case¹"),
+        ("`set lists`<sup>1.53.0</sup>, items<sup>1,2</sup>", "`set lists` 1.53.0, items 1,2"),
+        ("<p>all items<sup>1.56.0</sup></p>", "all items 1.56.0"),
         ("`2<sup>8</sup>` and ~/a~1~b", "`2<sup>8</sup>` and ~/a~1~b"),
         ("<p>2<sup>63</sup> or <sup>a</sup></p>", "2⁶³ or a"),
         ("<p>a <code>2<sup>8</sup></code></p>", "a `2⁸`"),
@@ -139,7 +141,7 @@ def test_twoslash_shows_code_that_stands_elsewhere_on_the_page() -> None:
 )
 def test_cells_have_the_language_of_their_kernel(head: str, language: str) -> None:
     assert read(f"{head}\n```{{code-cell}}\nx = 1\n```\n") == f"```{language}\nx = 1\n```"
-    assert read(f"{head}\n```{{code-cell}} ipython3\nx = 1\n```\n") == "```ipython3\nx = 1\n```"
+    assert read(f"{head}\n```{{code-cell}} ipython3\nx = 1\n```\n") == "```python\nx = 1\n```"
 
 
 @pytest.mark.parametrize("below", ["7. Then this.", "![a](b.png)"])
@@ -152,3 +154,17 @@ def test_lines_with_less_of_a_margin_are_not_cut(below: str) -> None:
 
 def test_a_line_of_dashes_that_is_escaped_is_no_long_dash() -> None:
     assert read("a\n\n\\----\n\na --- b") == "a\n\n\\----\n\na — b"
+
+
+@pytest.mark.parametrize(
+    ("info", "title"),
+    [
+        ("", "Note"),
+        (" tip", "Tip"),
+        (' warning title="My title"', "My title"),
+        (' info "Quoted"', "Quoted"),
+        (' example id="a" collapsible=true', "Example"),
+    ],
+)
+def test_admonitions_of_mdbook(info: str, title: str) -> None:
+    assert read(f"```admonish{info}\nText *a*.\n```") == f"> **{title}**\n>\n> Text *a*."

@@ -122,6 +122,7 @@ def labels(text: str) -> list[tuple[str, str]]:
         ("It is $1,000 per user_id (or US$).", "It is $1,000 per user_id (or US$)."),
         ("${SRC}_old/${NAME} or $(TOP)_x/$(NAME)", "${SRC}_old/${NAME} or $(TOP)_x/$(NAME)"),
         ("$5 for **all** of [it](x.md), ${A}_$", "$5 for **all** of it, ${A}_$"),
+        ("It is $E=mc^2$ of $a$b.", "It is `E=mc^2` of $a$b."),
         ("From $HOME/$USER for $5 or $A and `$x^2$`.", "From $HOME/$USER for $5 or $A and `$x^2$`."),
     ],
 )
@@ -154,11 +155,6 @@ def test_references_show_the_title_of_a_part_of_the_page() -> None:
 def test_braces_with_a_value_are_text() -> None:
     for text in ("The pattern is {key=value}", "The route is {id=int}", "f(x){y=2}"):
         assert write_markdown(read_markdown(text)) == text
-
-
-def test_code_keeps_its_lines_where_marks_are_removed() -> None:
-    (block,) = read_markdown("```js\na()\n// highlight-next-line\nb()\n```")
-    assert len(block.text.split("\n")) == 3
 
 
 @pytest.mark.parametrize(
@@ -629,6 +625,14 @@ def test_mdx_is_read_without_its_script() -> None:
             "   | `data` | `{ [key]: any } \\| null` |  | More |",
         ),
         ("<Page operations={[{'path': '/v1/a/{id}', 'method': 'get'}]} />\n\nText.", "`GET /v1/a/{id}`\n\nText."),
+        (
+            "export const year = 2024;\nexport const name: string = 'Rocket';\n\nIn {year} and {1.5}: {name}, {other}.",
+            "In 2024 and 1.5: Rocket, other.",
+        ),
+        ("<Gap />\n\nA <code>{`{ a: `}[B](/b){`; c: d }`}</code>.", "A `{ a: B; c: d }`."),
+        ("- <Tip>Read **it**.</Tip>\n- Next", "- > **Tip**\n  >\n  > Read **it**.\n\n- Next"),
+        ("<FileTree>\n- src\n  - a.ts\n- b.ts\n</FileTree>", "- src\n  - a.ts\n- b.ts"),
+        ('<Code code={`a\nb`} lang="js" title="x.js" />', "**x.js**\n\n```js\na\nb\n```"),
         ("Of type:\n\n---type-table---\n../types/a.ts#Filter\n---end---\n\nText.", "Of type:\n\nText."),
         ("<Grid columns={{ sm: { span: 2 } }} size={{ lg: { width: 'x' } }} />\n\nText.", "Text."),
         ('<Box style={{color: "red"}} title="Hot">\nIt is.\n</Box>', "**Hot**\n\nIt is."),
@@ -811,9 +815,45 @@ def test_tables_of_myst_are_tables() -> None:
 
 
 def test_code_of_directives_is_code() -> None:
-    for opening in ("{code-block} python\n:caption: x\n", "{code-cell} python\n---\ntags: [a]\n---", "{.python}"):
+    for opening in (
+        "{code-block} python\n:linenos:\n",
+        "{code-cell} python\n---\ntags: [a]\n---",
+        "{code-cell} ipython3",
+        "{jupyter-execute}",
+        "{.python}",
+    ):
         [block] = read_markdown(f"```{opening}\nrun()\n```")
         assert (block.kind, block.text, block.language) == ("code", "run()", "python")
+
+
+def test_code_of_directives_has_its_caption() -> None:
+    assert read("```{code-block} python\n:caption: conf_a.py\n\nrun()\n```") == "**conf_a.py**\n\n```python\nrun()\n```"
+    assert read("```{code-block} python\n:caption: conf_a.py\n```") == ""
+
+
+@pytest.mark.parametrize(
+    "directive",
+    ["{raw} latex\n\\newpage", "{only} latex\nOn paper.", "{sectionauthor} Bob <b@x.example>", "{graphviz}\na -> b"],
+)
+def test_directives_of_which_a_page_shows_nothing(directive: str) -> None:
+    assert read(f"A.\n\n```{directive}\n```\n\nB.") == "A.\n\nB."
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("```{sidebar} Side\nBody.\n```", "**Side**\n\nBody."),
+        ("```{prf:theorem} Of sums\n:label: a\n\nIt is.\n```", "**Theorem (Of sums)**\n\nIt is."),
+        ("```{prf:proof}\nSo.\n```", "**Proof**\n\nSo."),
+        ("```{autosummary}\n:toctree: api\n\nload\n~a.save\n```", "- `load`\n- `a.save`"),
+        ("```{raw} html\n<b>Bold</b>\n```", "Bold"),
+        ("See {numref}`Figure %s <plan>` and {numref}`Table {number} <b>`.", "See Figure and Table."),
+        ("(a)=\n## The part {#b}\n\nSee <project:#a>, [](#a) and <inv:other#name>.",
+         "## The part\n\nSee The part, The part and name."),
+    ],
+)  # fmt: skip
+def test_what_sphinx_shows_of_directives_and_references(text: str, expected: str) -> None:
+    assert read(text) == expected
 
 
 def test_options_of_what_a_domain_describes_are_shown() -> None:
@@ -1218,8 +1258,8 @@ def test_nested_directives_keep_their_text(opening: str) -> None:
     [
         (">>> f(1)  # doctest: +SKIP\n<BLANKLINE>\n1", ">>> f(1)\n\n1"),
         ("x = 1  # doctest: +SKIP\n<BLANKLINE>", "x = 1  # doctest: +SKIP\n<BLANKLINE>"),
-        ("a()\n  // highlight-next-line\nb()\n{/* highlight-start */}\nc\n<!-- highlight-end -->", "a()\n\nb()\n\nc"),
-        ("# highlight-start\na: 1\n# highlight-end\n# highlight-colour: red", "a: 1\n\n# highlight-colour: red"),
+        ("a()\n  // highlight-next-line\nb()\n{/* highlight-start */}\nc\n<!-- highlight-end -->", "a()\nb()\nc"),
+        ("# highlight-start\na: 1\n# highlight-end\n# highlight-colour: red", "a: 1\n# highlight-colour: red"),
         ("a # (1)!\nb <!-- (12)! -->\nf(1)!", "a\nb\nf(1)!"),
         ("a // [!code ++]\nb # [!code focus:2]\nc <!-- [!code highlight] -->\n[!code]", "a\nb\nc\n[!code]"),
     ],

@@ -637,3 +637,16 @@ def test_rows_of_several_lines_divide_those_of_their_table() -> None:
     assert len(spans) > 2
     assert all(end - start > 2 for start, end in spans)
     assert [start for start, _ in spans[1:]] == [end + 1 for _, end in spans[:-1]]
+
+
+def test_a_passage_of_fields_has_the_lines_of_their_objects() -> None:
+    fields = [f"  key{number}: {{\n    type: 'text',\n    description: '{WORDS}',\n  }},\n" for number in range(ROWS)]
+    text = f"# Fields\n\n<Types type={{{{\n{''.join(fields)}}}}} />\n"
+    lines = text.split("\n")
+    passages = chunk(Document("a.mdx", text, "markdown"), 200)
+    assert len(passages) > 2
+    for passage in passages:
+        source = "\n".join(lines[passage.start_line - 1 : passage.end_line])
+        assert [f"`key{each}`" in passage.text for each in range(ROWS)] == [
+            f" key{each}:" in source for each in range(ROWS)
+        ]

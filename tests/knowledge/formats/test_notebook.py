@@ -58,6 +58,19 @@ def test_output_is_kept_while_it_is_short(outputs: list[object], expected: str) 
     assert read_notebook(notebook(code("run()", *outputs))) == f"```python\nrun()\n```{output}"
 
 
+@pytest.mark.parametrize(
+    ("metadata", "expected"),
+    [
+        ({"nbsphinx": "hidden"}, ""),
+        ({"tags": ["remove-cell"]}, ""),
+        ({"tags": ["remove-output"]}, "```python\nrun()\n```"),
+    ],
+)
+def test_what_a_page_hides_of_a_cell_is_left_out(metadata: dict[str, object], expected: str) -> None:
+    cell = {"cell_type": "code", "metadata": metadata, "source": "run()", "outputs": [printed("took 3 s\n")]}
+    assert read_notebook(notebook(cell)) == expected
+
+
 def test_prose_is_markdown_without_pictures_of_the_file() -> None:
     prose = {
         "cell_type": "markdown",

@@ -141,6 +141,23 @@ def test_links_and_values_of_the_configuration(path: str, text: str, expected: s
     assert show(path, text, LINKS) == expected
 
 
+def test_values_of_the_configuration_may_name_its_constants() -> None:
+    settings = (
+        'host = "x.example"\nversion = "2.1"\n'
+        'extlinks: dict[str, tuple[str, str]] = {"issue": (f"https://{host}/i/%s", "GH%s")}\n'
+        'myst_substitutions = {"v": version, "file": f"app-{version}.zip", "r": f"{version!r}", "z": f"{zone}-1"}\n'
+    )
+    shown = show("docs/a.md", "Get {{v}} as {{file}}, {{r}}, {{z}}: {issue}`12`.", {"docs/conf.py": settings})
+    assert shown == "Get 2.1 as app-2.1.zip, r, z: [GH12](https://x.example/i/12)."
+
+
+def test_substitutions_of_a_jupyter_book() -> None:
+    settings = {
+        "docs/_config.yml": "title: Book\nparse:\n  myst_substitutions:\n    v: '2.1'\n    app: Rocket\n  x: y\n"
+    }
+    assert show("docs/a.md", "Get {{ app }} {{v}}, {{x}}.", settings) == "Get Rocket 2.1, x."
+
+
 @pytest.mark.parametrize(
     "text", ["extlinks = {", "extlinks = " + "-" * 100_000 + "1", "extlinks = {**other, 1: 2}", "extlinks = 1"]
 )
