@@ -299,7 +299,8 @@ class OpenAIClient:
             chunks = [*decoder.feed(content), *decoder.flush()]
         self._check_ending(decoder, request, is_closed=True)
         counts = next((chunk for chunk in reversed(chunks) if not chunk.events), StreamChunk())
-        return StreamChunk("".join(chunk.text for chunk in chunks), counts.prompt_tokens, counts.completion_tokens)
+        text = decoder.calls.prepend_to("".join(chunk.text for chunk in chunks))
+        return StreamChunk(text, counts.prompt_tokens, counts.completion_tokens)
 
     async def list_models(self) -> Sequence[str]:
         """Return the names of the endpoint's models; empty where it has no such list. Raises `ModelError`."""

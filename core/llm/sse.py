@@ -43,6 +43,8 @@ USAGE_TIMEOUT_S = 2.0
 DOUBTFUL_END_TIMEOUT_S = 15.0
 # Lines of an event stream that hold no data.
 _OTHER_FIELDS = (b":", b"event:", b"id:", b"retry:")
+# No field's name begins with these: such a line goes on with the data of the one before, as some servers break it.
+_DATA_STARTS = (b" ", b"\t", b"{", b"}", b"[", b"]", b'"')
 # Numbers as they came: a list, or the floats of base64 text.
 Vector = Sequence[float]
 
@@ -82,7 +84,8 @@ class ChatStreamDecoder:
     """Turns the bytes of one streamed reply into chunks. Lines may end in LF, CR or both; comments are skipped.
 
     An event that cannot be read is left out, and counted in `unreadable`. `has_begun` is true when text or reasoning
-    has come, `is_done` when [DONE] has. `reason` is the server's finish reason, `words` what else it said.
+    has come, `is_done` when [DONE] has. `reason` is the server's finish reason, `words` what else it said, `calls` the
+    tools that it called.
     """
 
     def __init__(self) -> None:
@@ -91,6 +94,7 @@ class ChatStreamDecoder:
         self.reason = ""
         self.words = ""
         self.unreadable: list[str] = []
+        self.calls = ToolCalls()
         self._buffer = b""
         self._ends_with_cr = False
         self._lines: list[bytes] = []
@@ -172,7 +176,7 @@ class ChatStreamDecoder:
                 self._forget_lines()
             self._is_event_stream = True
             line = line[5:]
-        elif self._is_event_stream or line.startswith(_OTHER_FIELDS):
+        elif line.startswith(_OTHER_FIELDS) or (self._is_event_stream and not line.startswith(_DATA_STARTS)):
             return ()
         self._lines.append(line)
         self._line_bytes += line_bytes
@@ -241,6 +245,7 @@ class ChatStreamDecoder:
         """Return the text of a choice, and whether there is text or reasoning in it."""
         delta = choice.get("delta")
         text, is_begun = _read_message(delta)
+        self.calls.add(delta)
         self._has_delta = self._has_delta or is_begun
         # The whole message, at the end of a stream, has been read piece by piece already.
         if is_begun or self._has_delta:
@@ -270,15 +275,12 @@ def parse_completion(body: object) -> tuple[StreamChunk, str]:
     if not choices:
         raise InvalidReplyError(f"a reply without choices: {describe_error(completion) or str(completion)[:200]}")
     message = choices[0].get("message") or choices[0].get("delta") or {"content": choices[0].get("text")}
-    message = message if isinstance(message, Mapping) else {}
-    functions = _filter_mappings([call.get("function") for call in _filter_mappings(message.get("tool_calls"))])
-    calls = [f"{function.get('name')}({function.get('arguments')})" for function in functions]
     content, _ = _read_message(message)
+    calls = ToolCalls()
+    calls.add(message)
     usage = _parse_usage(completion.get("usage"))
-    # Before the calls are prepended: a block that ends in the content would remove them again.
-    text = "\n".join([*calls, remove_reasoning(content)]).strip() if calls else content
     reason = str(choices[0].get("finish_reason") or "").strip().lower()
-    return StreamChunk(text, usage.prompt_tokens, usage.completion_tokens), reason
+    return StreamChunk(calls.prepend_to(content), usage.prompt_tokens, usage.completion_tokens), reason
 
 
 def parse_embeddings(body: object) -> list[Vector]:
@@ -291,6 +293,9 @@ def parse_embeddings(body: object) -> list[Vector]:
         if not isinstance(index, int) or not vector:
             raise InvalidReplyError("an embedding that is no list of numbers")
         vectors.append((index, vector))
+    # Servers that do not number their vectors give all of them one number.
+    if len({index for index, _ in vectors}) not in (0, 1, len(vectors)):
+        raise InvalidReplyError("embeddings of which several are for one text")
     return [vector for _, vector in sorted(vectors, key=lambda pair: pair[0])]
 
 
@@ -320,6 +325,47 @@ def parse_transcript(body: object) -> str:
     if not isinstance(text, str):
         raise InvalidReplyError("a transcription without a text")
     return text
+
+
+class ToolCalls:
+    """The tools that a model calls, from whole messages or from the pieces of a stream.
+
+    A new id begins a call. Not every server numbers its calls, or numbers them right: what has no id goes on with the
+    call that had its number last, or else with the last one.
+    """
+
+    def __init__(self) -> None:
+        # The name of each call, then the pieces of its arguments.
+        self._calls: list[list[str]] = []
+        self._by_id: dict[str, list[str]] = {}
+        self._by_index: dict[str, list[str]] = {}
+
+    def add(self, message: object) -> None:
+        """Take the calls of a message, or of a piece of one."""
+        pieces = _filter_mappings(message.get("tool_calls")) if isinstance(message, Mapping) else []
+        for position, piece in enumerate(pieces):
+            function = piece.get("function")
+            if isinstance(function, Mapping):
+                self._add_piece(str(piece.get("id") or ""), str(piece.get("index", position)), function)
+
+    def _add_piece(self, call_id: str, index: str, function: Mapping[str, Any]) -> None:
+        name = str(function.get("name") or "")
+        call = self._by_id.get(call_id) if call_id else self._by_index.get(index)
+        if call is None and (call_id or name or not self._calls):
+            call = [name]
+            self._calls.append(call)
+            self._by_id[call_id] = self._by_index[index] = call
+        arguments = function.get("arguments")
+        if arguments is not None:
+            (call or self._calls[-1]).append(arguments if isinstance(arguments, str) else json.dumps(arguments))
+
+    def prepend_to(self, content: str) -> str:
+        """Return a reply's text with the calls before it: `name(arguments)`, one per line."""
+        if not self._calls:
+            return content
+        # Before the calls are prepended: a block that ends in the content would remove them again.
+        lines = [f"{name}({''.join(arguments)})" for name, *arguments in self._calls]
+        return "\n".join([*lines, remove_reasoning(content)]).strip()
 
 
 def _parse_vector(value: object) -> Vector | None:

@@ -157,10 +157,10 @@ def test_what_is_no_reply_is_refused(body: object, expected_text: str) -> None:
 
 def test_tool_calls_become_text() -> None:
     call = {"type": "function", "function": {"name": "look", "arguments": '{"query": "x"}'}}
-    message = {"content": None, "tool_calls": [call, {"type": "custom"}]}
+    message = {"content": None, "tool_calls": [call, {"type": "custom"}, call]}
     usage = {"prompt_tokens": 3, "completion_tokens": 4}
     assert parse_completion({"choices": [{"message": message}], "usage": usage}) == (
-        StreamChunk('look({"query": "x"})', 3, 4),
+        StreamChunk('look({"query": "x"})\nlook({"query": "x"})', 3, 4),
         "",
     )
 
