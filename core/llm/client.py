@@ -14,7 +14,7 @@ from core.errors import EmbeddingError, EndpointError, ModelError, ReplyCut, Ser
 from core.llm.echoes import cut_repeated
 from core.llm.recordings import Recording
 from core.llm.refusals import Refusal, RefusedParameters, is_about_context, read_refusal
-from core.llm.responses import WEB_PAGE, is_web_page, read_body, read_reply, shorten_error
+from core.llm.responses import WEB_PAGE, is_web_page, keep_method, read_body, read_reply, shorten_error
 from core.llm.sse import (
     CUT_REASONS,
     ChatStreamDecoder,
@@ -122,7 +122,9 @@ class OpenAIClient:
             api_key=self._api_key or PLACEHOLDER_API_KEY,
             timeout=self._timeout_s,
             max_retries=0,
-            http_client=DefaultAioHttpClient(verify=_get_tls_context(), event_hooks={"response": [shorten_error]}),
+            http_client=DefaultAioHttpClient(
+                verify=_get_tls_context(), event_hooks={"response": [keep_method, shorten_error]}
+            ),
         )
         # Its resources are loaded on first access: here, not on the event loop.
         _ = client.chat.completions, client.embeddings

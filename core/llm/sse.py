@@ -288,7 +288,7 @@ def parse_embeddings(body: object) -> list[Vector]:
     items = _filter_mappings(_require_reply(body).get("data"))
     vectors: list[tuple[int, Vector]] = []
     for position, item in enumerate(items):
-        index = item.get("index", position)
+        index = position if item.get("index") is None else item["index"]
         vector = _parse_vector(item.get("embedding"))
         if not isinstance(index, int) or not vector:
             raise InvalidReplyError("an embedding that is no list of numbers")
