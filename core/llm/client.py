@@ -30,6 +30,7 @@ from core.llm.sse import (
 )
 from core.observability.logs import get_logger
 from core.runtime.leaving import require_leave
+from core.settings.answering import is_private_host
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -123,7 +124,10 @@ class OpenAIClient:
             timeout=self._timeout_s,
             max_retries=0,
             http_client=DefaultAioHttpClient(
-                verify=_get_tls_context(), event_hooks={"response": [keep_method, shorten_error]}
+                verify=_get_tls_context(),
+                event_hooks={"response": [keep_method, shorten_error]},
+                # A proxy of the environment leads out of the own network, and knows none of its names.
+                trust_env=not is_private_host(self.base_url),
             ),
         )
         # Its resources are loaded on first access: here, not on the event loop.

@@ -225,7 +225,7 @@ class ChatStreamDecoder:
         chunks: list[StreamChunk] = []
         _raise_error(event)
         choices = _filter_mappings(event.get("choices"))
-        usage = event.get("usage")
+        usage = _find_usage(event, choices)
         if usage:
             self._usage_count += 1
             self._ends_with_usage = self.has_begun
@@ -450,6 +450,12 @@ def _content_text(content: object) -> str:
         return "".join(_content_text(part.get("text")) for part in parts)
     # Half a surrogate pair, from an emoji cut in two, cannot be encoded.
     return content if content.isascii() else content.encode("utf-8", "replace").decode()
+
+
+def _find_usage(event: Mapping[str, Any], choices: Sequence[Mapping[str, Any]]) -> object:
+    """Return the token counts of an event; some servers have them in a choice, or in a part of their own."""
+    places = (event, *choices, *(part for part in event.values() if isinstance(part, Mapping)))
+    return next((usage for place in places if (usage := place.get("usage"))), None)
 
 
 def _parse_usage(usage: object) -> StreamChunk:

@@ -351,6 +351,19 @@ async def test_extra_fields_reach_the_body() -> None:
     assert not any("extra_body" in body for body in peer.requests)
 
 
+async def test_an_endpoint_in_the_own_network_is_asked_without_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    async with embedding(b'{"data": [{"embedding": [0.5]}]}') as endpoint:
+        assert await endpoint.embed("m", ["text"]) == [[0.5]]
+    foreign_endpoint = OpenAIClient.open("http://models.example.com/v1", "", 5)
+    with pytest.raises(EmbeddingError, match=r"'127\.0\.0\.1', 9"):
+        await foreign_endpoint.embed("m", ["text"])
+    await foreign_endpoint.close()
+
+
 async def test_who_stops_listening_closes_the_connection() -> None:
     async with LanguageModelPeer(tokens_per_s=20, reply="word " * 200) as peer:
         endpoint = OpenAIClient.open(peer.base_url, "", 60)

@@ -181,6 +181,23 @@ async def test_an_error_in_place_of_a_stream_is_told_in_the_providers_words(body
         await client.close()
 
 
+@pytest.mark.parametrize(
+    "end",
+    [
+        [event(finish="stop", usage=USAGE)],
+        [event(finish="stop"), COUNTS, event(choices=[])],
+        [event(finish="stop", x_groq={"id": "r1", "usage": USAGE})],
+        [event(choices=[{"delta": {}, "finish_reason": "stop", "usage": USAGE}])],
+    ],
+)
+async def test_token_counts_are_found_where_servers_have_them(end: list[bytes]) -> None:
+    async with replaying([*words(usage=None), *end, DONE]) as provider:
+        client = OpenAIClient.open(provider.base_url, "", 60)
+        chunks = [chunk async for chunk in client.stream(ASK)]
+        await client.close()
+    assert [(chunk.prompt_tokens, chunk.completion_tokens) for chunk in chunks if not chunk.events] == [(500, 12)]
+
+
 async def test_a_stream_in_place_of_a_whole_completion_is_read() -> None:
     async with replaying([*words(), event(finish="stop"), COUNTS, DONE]) as provider:
         client = OpenAIClient.open(provider.base_url, "", 60)
