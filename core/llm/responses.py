@@ -43,7 +43,7 @@ async def read_reply(
     except JsonTooComplex as error:
         raise InvalidReplyError(str(error).replace("answered with", "a reply of")) from error
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        content_type = response.headers.get("content-type", "nothing").split(";")[0]
+        content_type = response.headers.get("content-type", "nothing").split(";")[0] if content.strip() else "nothing"
         text = WEB_PAGE if is_web_page(response) else f"{content_type[:60]} instead of JSON"
         raise InvalidReplyError(text) from error
 

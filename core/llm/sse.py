@@ -171,18 +171,22 @@ class ChatStreamDecoder:
             self._forget_lines()
             return self._read_event(data)
         line_bytes = len(line)
+        chunks: Sequence[StreamChunk] = ()
         if line.startswith(b"data:"):
             if not self._is_event_stream:
                 self._forget_lines()
             self._is_event_stream = True
             line = line[5:]
+            # Some servers leave out the empty lines. Within one object, no other follows without a comma.
+            if self._lines and self._lines[-1].rstrip().endswith(b"}") and line.lstrip().startswith((b"{", b"[DONE")):
+                chunks = self._process_line(b"")
         elif line.startswith(_OTHER_FIELDS) or (self._is_event_stream and not line.startswith(_DATA_STARTS)):
             return ()
         self._lines.append(line)
         self._line_bytes += line_bytes
         if self._line_bytes > MAX_EVENT_BYTES:
             self._skip_event()
-        return ()
+        return chunks
 
     def _skip_event(self) -> None:
         if not self._is_skipping:
@@ -371,6 +375,9 @@ class ToolCalls:
 def _parse_vector(value: object) -> Vector | None:
     """Return the numbers of a vector, which is a list or the base64 of float32 values; None for anything else."""
     if isinstance(value, list):
+        if len(value) == 1 and isinstance(value[0], list):
+            # Some servers pool nothing, and have a list per text of which one vector is left.
+            value = value[0]
         return value if all(isinstance(number, int | float) for number in value) else None
     if not isinstance(value, str):
         return None

@@ -65,7 +65,6 @@ class ApiReranker:
             return fused_passages
         try:
             key = await resolve_secret(self._settings.api_key)
-            await require_leave()
             scores = await self._score(query, list(map(rerank_input, candidates)), key)
         except SourceError as error:
             raise ServiceError(f"the reranker failed: {error}") from error
@@ -95,6 +94,7 @@ class ApiReranker:
         raise AssertionError("unreachable")
 
     async def _ask(self, query: str, texts: Sequence[str], key: str) -> Mapping[int, float]:
+        await require_leave()
         response = await self._client.fetch(self._make_request(query, texts, key))
         url = redact_url(response.url)
         scores: Mapping[int, float] = {}

@@ -396,6 +396,8 @@ async def test_two_hundred_conversations_at_once_do_not_mix() -> None:
     [
         ("text/html", "<html>maintenance</html>", "text/html instead of JSON"),
         ("application/json", '"later"', "a reply that is no object but str"),
+        ("application/json", "\n\n ", "sent nothing instead of JSON"),
+        ("application/json", '{"data": [{"embedding": [[0.5], [0.5]]}]}', "an embedding that is no list of numbers"),
         ("application/json", '{"error": {"message": "no such model"}}', "no such model"),
         ("application/json", '{"data": [{"embedding": null}]}', "an embedding that is no list of numbers"),
         ("application/json", '{"data": [{"embedding": ["a"]}]}', "an embedding that is no list of numbers"),

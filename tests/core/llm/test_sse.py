@@ -213,6 +213,15 @@ async def test_data_that_begins_or_goes_on_in_a_line_of_its_own_is_read(line_bre
     assert await read([answer.encode()]) == (WHOLE, None)
 
 
+@pytest.mark.parametrize("line_end", ["\n", "\r\n", " \n"])
+async def test_events_without_empty_lines_between_them_are_read_as_they_come(line_end: str) -> None:
+    events = [*words(), event(finish="stop"), COUNTS, DONE]
+    lines = [part.strip() + line_end.encode() for part in events]
+    assert await read([b"".join(lines)]) == (WHOLE, None)
+    text, error = await read([*lines[:3], 5.0, ABORT])
+    assert (text, type(error)) == (WORDS[0] + WORDS[1], ModelError)
+
+
 def piece(call_id: str | None, index: int | None, name: str | None, arguments: object) -> dict[str, Any]:
     function = {"name": name, "arguments": arguments}
     fields = {"id": call_id, "index": index, "function": function}

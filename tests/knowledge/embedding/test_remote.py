@@ -105,6 +105,18 @@ async def test_a_vector_that_is_none_costs_its_text_alone(vector: object) -> Non
     assert np.allclose(np.linalg.norm(np.delete(vectors, 20, axis=0), axis=1), 1)
 
 
+async def test_a_vector_in_a_list_of_its_own_is_read() -> None:
+    def answer(texts: list[str]) -> Answer | None:
+        response = vectors_of({"input": texts})
+        for item in response.body["data"]:
+            item["embedding"] = [item["embedding"]]
+        return response
+
+    missing, vectors, requests = await embed(TEXTS, answer)
+    assert (missing, len(requests)) == ([], 1)
+    assert vectors[:, 0] / vectors[:, 1] == pytest.approx([len(text) for text in TEXTS], rel=1e-3)
+
+
 async def test_a_text_whose_vector_is_left_out_costs_itself_alone() -> None:
     def answer(texts: list[str]) -> Answer | None:
         response = vectors_of({"input": texts})
