@@ -13,6 +13,8 @@ from core.errors import ConfigurationError
 
 _LINE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)")
 _OTHERS = 0o077
+# Some editors begin a file with a mark that nobody sees.
+_ENCODING = "utf-8-sig"
 
 
 def get_env_path(config: Path) -> Path:
@@ -28,7 +30,7 @@ def load_env_file(config: Path) -> Mapping[str, Path]:
     """
     file = get_env_path(config)
     try:
-        text = file.read_text("utf-8")
+        text = file.read_text(_ENCODING)
         is_open = bool(file.stat().st_mode & _OTHERS)
     except (FileNotFoundError, NotADirectoryError):
         return {}
@@ -41,19 +43,25 @@ def load_env_file(config: Path) -> Mapping[str, Path]:
         match = _LINE.fullmatch(line.strip())
         if match is None:
             raise ConfigurationError([f"{file}:{number}: must be NAME=VALUE"])
+        value = _strip_quotes(match[2])
         # When it is read again, the environment has its values already.
-        if os.environ.setdefault(match[1], match[2]) == match[2]:
+        if os.environ.setdefault(match[1], value) == value:
             origins[match[1]] = file
     if is_open:
         sys.stderr.write(f"{file} holds secrets and others can read it: chmod 600 {file}\n")
     return origins
 
 
+def _strip_quotes(value: str) -> str:
+    """Return a value without the quotes around it, as Compose and systemd do."""
+    return value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'" else value
+
+
 def read_env_names(file: Path) -> frozenset[str]:
     """Return the names that a file sets; none where there is no file. Raises `OSError`."""
     if not file.exists():
         return frozenset()
-    matches = (_LINE.fullmatch(line.strip()) for line in file.read_text("utf-8").splitlines())
+    matches = (_LINE.fullmatch(line.strip()) for line in file.read_text(_ENCODING).splitlines())
     return frozenset(match[1] for match in matches if match)
 
 
@@ -72,7 +80,7 @@ def add_to_env_file(file: Path, secrets: Mapping[str, str]) -> None:
         write_env_file(file, secrets)
         return
     target = file.resolve()
-    lines = [line for line in target.read_text("utf-8").splitlines() if _get_name(line) not in secrets]
+    lines = [line for line in target.read_text(_ENCODING).splitlines() if _get_name(line) not in secrets]
     lines += [f"{name}={value}" for name, value in secrets.items()]
     # A temporary file is for its owner alone.
     descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)

@@ -229,16 +229,14 @@ def _to_message(
         return IgnoredEvent(reason)
     channel = _require_text(event, "channel")
     ts = _require_text(event, "ts")
-    raw_text = str(event.get("text") or "")
     thread_ts = str(event.get("thread_ts") or "")
     author_id, author = _get_author(event)
     is_private = event.get("channel_type") == "im" or channel.startswith("D")
-    is_mentioned = (
-        event.get("type") == "app_mention" or f"<@{me.user_id}>" in raw_text or f"<@{me.user_id}|" in raw_text
-    )
+    own_text = get_own_text(event, me.user_id)
+    # A mention of us is not shown.
+    is_mentioned = event.get("type") == "app_mention" or own_text != get_own_text(event, "")
     # The answer opens a thread below the question; outside of the agent view a direct conversation goes on as it is.
     reply_thread = thread_ts or ("" if is_private and not me.is_agent else ts)
-    own_text = get_own_text(event, me.user_id)
     attached_text = get_attached_text(event, me.user_id)
     shares = get_shares(event)
     # An alert is what its bot says; what people share, or link to, is not theirs.

@@ -85,9 +85,9 @@ def ends_in_album(batch: Sequence[object]) -> bool:
 
 
 def merge_albums(batch: Sequence[Message | Other], placeholder: Other) -> list[Message | Other]:
-    """Merge every album of a batch into one message: that with the text, or else the first, has all pictures.
+    """Merge every album of a batch into one message: that for the bot, that with a text, or else the first.
 
-    The others become `placeholder`.
+    It has all pictures and all captions; a command has its own alone. The others become `placeholder`.
     """
     albums: dict[tuple[object, object], list[int]] = {}
     for index, item in enumerate(batch):
@@ -96,12 +96,12 @@ def merge_albums(batch: Sequence[Message | Other], placeholder: Other) -> list[M
     result = list(batch)
     for indexes in albums.values():
         parts = [item for index in indexes if isinstance(item := batch[index], Message)]
-        main_index = max(range(len(parts)), key=lambda part_index: (bool(parts[part_index].text), -part_index))
+        main_index = max(range(len(parts)), key=lambda at: (parts[at].addressed, bool(parts[at].text), -at))
+        main = parts[main_index]
+        text = main.text if main.command else "\n".join(dict.fromkeys(part.text for part in parts if part.text))
         pictures = tuple(picture for part in parts for picture in part.attachments)
         for part_index, index in enumerate(indexes):
-            result[index] = (
-                replace(parts[main_index], attachments=pictures) if part_index == main_index else placeholder
-            )
+            result[index] = replace(main, text=text, attachments=pictures) if part_index == main_index else placeholder
     return result
 
 

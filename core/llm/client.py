@@ -14,7 +14,7 @@ from core.errors import EmbeddingError, EndpointError, ModelError, ReplyCut, Ser
 from core.llm.echoes import cut_repeated
 from core.llm.recordings import Recording
 from core.llm.refusals import Refusal, RefusedParameters, is_about_context, read_refusal
-from core.llm.responses import WEB_PAGE, is_web_page, read_body, read_reply, shorten_error
+from core.llm.responses import WEB_PAGE, is_web_page, keep_method, read_body, read_reply, shorten_error
 from core.llm.sse import (
     CUT_REASONS,
     ChatStreamDecoder,
@@ -30,6 +30,7 @@ from core.llm.sse import (
 )
 from core.observability.logs import get_logger
 from core.runtime.leaving import require_leave
+from core.settings.answering import is_private_host
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -122,7 +123,12 @@ class OpenAIClient:
             api_key=self._api_key or PLACEHOLDER_API_KEY,
             timeout=self._timeout_s,
             max_retries=0,
-            http_client=DefaultAioHttpClient(verify=_get_tls_context(), event_hooks={"response": [shorten_error]}),
+            http_client=DefaultAioHttpClient(
+                verify=_get_tls_context(),
+                event_hooks={"response": [keep_method, shorten_error]},
+                # A proxy of the environment leads out of the own network, and knows none of its names.
+                trust_env=not is_private_host(self.base_url),
+            ),
         )
         # Its resources are loaded on first access: here, not on the event loop.
         _ = client.chat.completions, client.embeddings
@@ -299,7 +305,8 @@ class OpenAIClient:
             chunks = [*decoder.feed(content), *decoder.flush()]
         self._check_ending(decoder, request, is_closed=True)
         counts = next((chunk for chunk in reversed(chunks) if not chunk.events), StreamChunk())
-        return StreamChunk("".join(chunk.text for chunk in chunks), counts.prompt_tokens, counts.completion_tokens)
+        text = decoder.calls.prepend_to("".join(chunk.text for chunk in chunks))
+        return StreamChunk(text, counts.prompt_tokens, counts.completion_tokens)
 
     async def list_models(self) -> Sequence[str]:
         """Return the names of the endpoint's models; empty where it has no such list. Raises `ModelError`."""

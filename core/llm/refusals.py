@@ -92,15 +92,22 @@ def _find_texts(value: object, keys: Sequence[str], depth: int = 0) -> Iterator[
     elif isinstance(value, Mapping):
         for key in keys:
             yield from _find_texts(value.get(key), keys, depth + 1)
+        # A gateway hands on what another server said, under a name of its own: that is JSON, or the text of it.
+        others = [item for key, item in value.items() if key not in keys and isinstance(item, str)]
+        for item in others[:_MAX_ITEMS]:
+            yield from _find_texts(_parse_inner(item.strip()), keys, depth + 1)
 
 
 def _find_texts_within(text: str, keys: Sequence[str], depth: int) -> Iterator[str]:
+    yield from list(_find_texts(_parse_inner(text), keys, depth + 1)) or (text,)
+
+
+def _parse_inner(text: str) -> object:
+    """Return what JSON within a text holds, or None."""
     try:
-        inner = json.loads(text) if text.startswith(("{", "[")) else None
+        return json.loads(text) if text.startswith(("{", "[")) else None
     except (ValueError, RecursionError):
-        inner = None
-    texts = list(_find_texts(inner, keys, depth + 1)) if inner is not None else []
-    yield from texts or (text,)
+        return None
 
 
 def _find_values(value: object, keys: Sequence[str], depth: int = 0) -> Iterator[object]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 MAX_INLINE_BYTES = 40 << 10
 # An explanation takes some hundred bytes. It is parsed on the event loop.
 MAX_ERROR_BYTES = 64 << 10
+MOVED_STATUSES = frozenset({301, 302})
 WEB_PAGE = "text/html instead of JSON, which is a web page: check base_url, it often ends with /v1"
 
 Result = TypeVar("Result")
@@ -42,7 +43,7 @@ async def read_reply(
     except JsonTooComplex as error:
         raise InvalidReplyError(str(error).replace("answered with", "a reply of")) from error
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        content_type = response.headers.get("content-type", "nothing").split(";")[0]
+        content_type = response.headers.get("content-type", "nothing").split(";")[0] if content.strip() else "nothing"
         text = WEB_PAGE if is_web_page(response) else f"{content_type[:60]} instead of JSON"
         raise InvalidReplyError(text) from error
 
@@ -53,6 +54,15 @@ def is_web_page(response: Response) -> bool:
     Some servers say so of every response. So it explains why a reply cannot be read, and is no error by itself.
     """
     return bool(response.headers.get("content-type", "").startswith("text/html"))
+
+
+async def keep_method(response: Response) -> None:
+    """Let a request that is sent elsewhere go there as it is: after these the library would ask with GET, for nothing.
+
+    A server that moved, or wants https or another form of the path, often has no other status for it.
+    """
+    if response.status_code in MOVED_STATUSES and response.request.method == "POST":
+        response.status_code = 308
 
 
 async def shorten_error(response: Response) -> None:

@@ -43,6 +43,8 @@ USAGE_TIMEOUT_S = 2.0
 DOUBTFUL_END_TIMEOUT_S = 15.0
 # Lines of an event stream that hold no data.
 _OTHER_FIELDS = (b":", b"event:", b"id:", b"retry:")
+# No field's name begins with these: such a line goes on with the data of the one before, as some servers break it.
+_DATA_STARTS = (b" ", b"\t", b"{", b"}", b"[", b"]", b'"')
 # Numbers as they came: a list, or the floats of base64 text.
 Vector = Sequence[float]
 
@@ -82,7 +84,8 @@ class ChatStreamDecoder:
     """Turns the bytes of one streamed reply into chunks. Lines may end in LF, CR or both; comments are skipped.
 
     An event that cannot be read is left out, and counted in `unreadable`. `has_begun` is true when text or reasoning
-    has come, `is_done` when [DONE] has. `reason` is the server's finish reason, `words` what else it said.
+    has come, `is_done` when [DONE] has. `reason` is the server's finish reason, `words` what else it said, `calls` the
+    tools that it called.
     """
 
     def __init__(self) -> None:
@@ -91,6 +94,7 @@ class ChatStreamDecoder:
         self.reason = ""
         self.words = ""
         self.unreadable: list[str] = []
+        self.calls = ToolCalls()
         self._buffer = b""
         self._ends_with_cr = False
         self._lines: list[bytes] = []
@@ -167,18 +171,22 @@ class ChatStreamDecoder:
             self._forget_lines()
             return self._read_event(data)
         line_bytes = len(line)
+        chunks: Sequence[StreamChunk] = ()
         if line.startswith(b"data:"):
             if not self._is_event_stream:
                 self._forget_lines()
             self._is_event_stream = True
             line = line[5:]
-        elif self._is_event_stream or line.startswith(_OTHER_FIELDS):
+            # Some servers leave out the empty lines. Within one object, no other follows without a comma.
+            if self._lines and self._lines[-1].rstrip().endswith(b"}") and line.lstrip().startswith((b"{", b"[DONE")):
+                chunks = self._process_line(b"")
+        elif line.startswith(_OTHER_FIELDS) or (self._is_event_stream and not line.startswith(_DATA_STARTS)):
             return ()
         self._lines.append(line)
         self._line_bytes += line_bytes
         if self._line_bytes > MAX_EVENT_BYTES:
             self._skip_event()
-        return ()
+        return chunks
 
     def _skip_event(self) -> None:
         if not self._is_skipping:
@@ -221,7 +229,7 @@ class ChatStreamDecoder:
         chunks: list[StreamChunk] = []
         _raise_error(event)
         choices = _filter_mappings(event.get("choices"))
-        usage = event.get("usage")
+        usage = _find_usage(event, choices)
         if usage:
             self._usage_count += 1
             self._ends_with_usage = self.has_begun
@@ -241,6 +249,7 @@ class ChatStreamDecoder:
         """Return the text of a choice, and whether there is text or reasoning in it."""
         delta = choice.get("delta")
         text, is_begun = _read_message(delta)
+        self.calls.add(delta)
         self._has_delta = self._has_delta or is_begun
         # The whole message, at the end of a stream, has been read piece by piece already.
         if is_begun or self._has_delta:
@@ -270,15 +279,12 @@ def parse_completion(body: object) -> tuple[StreamChunk, str]:
     if not choices:
         raise InvalidReplyError(f"a reply without choices: {describe_error(completion) or str(completion)[:200]}")
     message = choices[0].get("message") or choices[0].get("delta") or {"content": choices[0].get("text")}
-    message = message if isinstance(message, Mapping) else {}
-    functions = _filter_mappings([call.get("function") for call in _filter_mappings(message.get("tool_calls"))])
-    calls = [f"{function.get('name')}({function.get('arguments')})" for function in functions]
     content, _ = _read_message(message)
+    calls = ToolCalls()
+    calls.add(message)
     usage = _parse_usage(completion.get("usage"))
-    # Before the calls are prepended: a block that ends in the content would remove them again.
-    text = "\n".join([*calls, remove_reasoning(content)]).strip() if calls else content
     reason = str(choices[0].get("finish_reason") or "").strip().lower()
-    return StreamChunk(text, usage.prompt_tokens, usage.completion_tokens), reason
+    return StreamChunk(calls.prepend_to(content), usage.prompt_tokens, usage.completion_tokens), reason
 
 
 def parse_embeddings(body: object) -> list[Vector]:
@@ -286,11 +292,14 @@ def parse_embeddings(body: object) -> list[Vector]:
     items = _filter_mappings(_require_reply(body).get("data"))
     vectors: list[tuple[int, Vector]] = []
     for position, item in enumerate(items):
-        index = item.get("index", position)
+        index = position if item.get("index") is None else item["index"]
         vector = _parse_vector(item.get("embedding"))
         if not isinstance(index, int) or not vector:
             raise InvalidReplyError("an embedding that is no list of numbers")
         vectors.append((index, vector))
+    # Servers that do not number their vectors give all of them one number.
+    if len({index for index, _ in vectors}) not in (0, 1, len(vectors)):
+        raise InvalidReplyError("embeddings of which several are for one text")
     return [vector for _, vector in sorted(vectors, key=lambda pair: pair[0])]
 
 
@@ -322,9 +331,53 @@ def parse_transcript(body: object) -> str:
     return text
 
 
+class ToolCalls:
+    """The tools that a model calls, from whole messages or from the pieces of a stream.
+
+    A new id begins a call. Not every server numbers its calls, or numbers them right: what has no id goes on with the
+    call that had its number last, or else with the last one.
+    """
+
+    def __init__(self) -> None:
+        # The name of each call, then the pieces of its arguments.
+        self._calls: list[list[str]] = []
+        self._by_id: dict[str, list[str]] = {}
+        self._by_index: dict[str, list[str]] = {}
+
+    def add(self, message: object) -> None:
+        """Take the calls of a message, or of a piece of one."""
+        pieces = _filter_mappings(message.get("tool_calls")) if isinstance(message, Mapping) else []
+        for position, piece in enumerate(pieces):
+            function = piece.get("function")
+            if isinstance(function, Mapping):
+                self._add_piece(str(piece.get("id") or ""), str(piece.get("index", position)), function)
+
+    def _add_piece(self, call_id: str, index: str, function: Mapping[str, Any]) -> None:
+        name = str(function.get("name") or "")
+        call = self._by_id.get(call_id) if call_id else self._by_index.get(index)
+        if call is None and (call_id or name or not self._calls):
+            call = [name]
+            self._calls.append(call)
+            self._by_id[call_id] = self._by_index[index] = call
+        arguments = function.get("arguments")
+        if arguments is not None:
+            (call or self._calls[-1]).append(arguments if isinstance(arguments, str) else json.dumps(arguments))
+
+    def prepend_to(self, content: str) -> str:
+        """Return a reply's text with the calls before it: `name(arguments)`, one per line."""
+        if not self._calls:
+            return content
+        # Before the calls are prepended: a block that ends in the content would remove them again.
+        lines = [f"{name}({''.join(arguments)})" for name, *arguments in self._calls]
+        return "\n".join([*lines, remove_reasoning(content)]).strip()
+
+
 def _parse_vector(value: object) -> Vector | None:
     """Return the numbers of a vector, which is a list or the base64 of float32 values; None for anything else."""
     if isinstance(value, list):
+        if len(value) == 1 and isinstance(value[0], list):
+            # Some servers pool nothing, and have a list per text of which one vector is left.
+            value = value[0]
         return value if all(isinstance(number, int | float) for number in value) else None
     if not isinstance(value, str):
         return None
@@ -404,6 +457,12 @@ def _content_text(content: object) -> str:
         return "".join(_content_text(part.get("text")) for part in parts)
     # Half a surrogate pair, from an emoji cut in two, cannot be encoded.
     return content if content.isascii() else content.encode("utf-8", "replace").decode()
+
+
+def _find_usage(event: Mapping[str, Any], choices: Sequence[Mapping[str, Any]]) -> object:
+    """Return the token counts of an event; some servers have them in a choice, or in a part of their own."""
+    places = (event, *choices, *(part for part in event.values() if isinstance(part, Mapping)))
+    return next((usage for place in places if (usage := place.get("usage"))), None)
 
 
 def _parse_usage(usage: object) -> StreamChunk:

@@ -26,9 +26,12 @@ REFUSED_STATUSES = frozenset({400, 413, 422, 500})
 MIN_CUT_CHARACTERS = 200
 # What an endpoint takes unless it takes nothing at all.
 PLAIN_TEXT = "ready?"
-# How often, and for how long in seconds, a busy endpoint is waited for.
+# An endpoint with these is busy, or loads its model. How often, and for how long in seconds, it is waited for; where it
+# does not say for how long, at first so long and then twice as long each time.
+BUSY_STATUSES = frozenset({429, 503})
 MAX_WAITS = 5
 MAX_WAIT_S = 60.0
+FIRST_WAIT_S = 2.0
 
 
 class RemoteEmbedder:
@@ -52,18 +55,19 @@ class RemoteEmbedder:
         self._label = f"{client.base_url}: {settings.model}"
 
     async def embed(self, texts: Sequence[str], kind: TextKind = "passage") -> Vectors:
-        """Return unit vectors, shape (len(texts), dimension), NaN for a text that is refused. Raises `EmbeddingError`.
+        """Return unit vectors, shape (len(texts), dimension), NaN for a text that is blank or refused.
 
-        A text that is too long for the model is cut.
+        A text that is too long for the model is cut. Raises `EmbeddingError`.
         """
         vectors = np.full((len(texts), self.dimension), np.nan, np.float32)
 
         async def embed_batch(batch: Batch) -> None:
             vectors[batch] = await self._embed_part([texts[index] for index in batch], kind)
 
-        indices = range(len(texts))
+        # Without words there is nothing to embed, and many endpoints refuse such a text, with all others of its batch.
+        indices = [index for index, text in enumerate(texts) if text.strip()]
         size = self._batch_size
-        batches = [indices[start : start + size] for start in indices[::size]]
+        batches = [indices[start : start + size] for start in range(0, len(indices), size)]
         await run_batches(min(MAX_CONCURRENT_REQUESTS, max(1, len(batches))), embed_batch, batches)
         return vectors
 
@@ -135,8 +139,7 @@ class RemoteEmbedder:
         return np.full((1, self.dimension), np.nan, np.float32)
 
     async def _request(self, texts: Sequence[str], kind: TextKind) -> Vectors:
-        # OpenAI refuses an empty string, and with it the whole batch.
-        inputs = [self._instructions.apply(replace_surrogates(text) or " ", kind) for text in texts]
+        inputs = [self._instructions.apply(replace_surrogates(text), kind) for text in texts]
         rows = await self._ask(inputs, kind)
         # Many numbers take milliseconds; those of a question take less than a thread.
         return self._to_vectors(rows) if len(rows) == 1 else await asyncio.to_thread(self._to_vectors, rows)
@@ -154,11 +157,11 @@ class RemoteEmbedder:
                 late_error.is_timeout = True
                 raise late_error from error
             except EmbeddingError as error:
-                if error.status != 429 or error.retry_after is None or error.retry_after > MAX_WAIT_S:
+                wait_s = FIRST_WAIT_S * 2**wait_count if error.retry_after is None else error.retry_after
+                if error.status not in BUSY_STATUSES or wait_s > MAX_WAIT_S:
                     raise
                 if kind == "query" or wait_count == MAX_WAITS:
                     raise
-                wait_s = error.retry_after
             await asyncio.sleep(wait_s)
         raise AssertionError("unreachable")
 

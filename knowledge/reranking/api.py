@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,7 +11,7 @@ from urllib.parse import urlsplit
 
 from core.errors import ServiceError, SourceError
 from core.evidence.ranking import fuse, logistic
-from core.llm.refusals import read_refusal
+from core.llm.refusals import describe_error, read_refusal
 from core.runtime.leaving import require_leave
 from core.settings.knowledge import RerankerSettings
 from core.types import Passage
@@ -26,6 +27,16 @@ SCORE_KEYS = ("relevance_score", "score")
 
 # Rerankers read about 512 tokens; longer passages are cut to this many characters.
 MAX_CHARACTERS = 4000
+# A service that finds a request too large gets it in halves, of halved texts, at most so often.
+MAX_HALVINGS = 3
+SIZE_STATUSES = frozenset({200, 400, 413, 422, 500})
+_ABOUT_SIZE = re.compile(
+    r"\bbatch|\btokens?\b|\btoo (?:large|long|many)|\blength\b|\bexceed|\bmaximum\b", re.IGNORECASE
+)
+
+
+class _TooLargeError(SourceError):
+    """A service refused a request for its size: too many texts, or one that is too long."""
 
 
 class ApiReranker:
@@ -39,6 +50,9 @@ class ApiReranker:
         self._alpha = alpha
         # The operator's own service may be on this machine; a redirect may not lead there.
         self._client = WebClient({urlsplit(settings.url).hostname or ""})
+        # What the service takes in one request, as far as is known by now.
+        self._max_texts = settings.top_n
+        self._max_characters = MAX_CHARACTERS
 
     async def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
         """Return the passages best first.
@@ -51,25 +65,56 @@ class ApiReranker:
             return fused_passages
         try:
             key = await resolve_secret(self._settings.api_key)
-            await require_leave()
-            response = await self._client.fetch(self._make_request(query, candidates, key))
-            if response.status >= 400:
-                raise SourceError(f"{redact_url(response.url)} answered with {self._describe_refusal(response, key)}")
-            scores = await read_json(response, lambda reply: _parse_scores(reply, len(candidates)))
+            scores = await self._score(query, list(map(rerank_input, candidates)), key)
         except SourceError as error:
             raise ServiceError(f"the reranker failed: {error}") from error
-        if not scores:
-            raise ServiceError(f"the reranker failed: {redact_url(response.url)} named no passage with a score")
         return order_by_scores(fused_passages, scores)
+
+    async def _score(self, query: str, texts: Sequence[str], key: str) -> Mapping[int, float]:
+        """Return the scores by position, at least one, in requests that the service takes. Raises `SourceError`.
+
+        It judges each text by itself, so that the scores of several requests are comparable.
+        """
+        max_texts, max_characters = self._max_texts, self._max_characters
+        for halving_count in range(MAX_HALVINGS + 1):
+            scores: dict[int, float] = {}
+            try:
+                for start in range(0, len(texts), max_texts):
+                    part = [text[:max_characters] for text in texts[start : start + max_texts]]
+                    part_scores = await self._ask(query, part, key)
+                    scores.update({start + position: score for position, score in part_scores.items()})
+            except _TooLargeError:
+                # Which of the two was too large is not said in one way.
+                if halving_count == MAX_HALVINGS:
+                    raise
+                max_texts, max_characters = -(-max_texts // 2), max_characters // 2
+            else:
+                self._max_texts, self._max_characters = max_texts, max_characters
+                return scores
+        raise AssertionError("unreachable")
+
+    async def _ask(self, query: str, texts: Sequence[str], key: str) -> Mapping[int, float]:
+        await require_leave()
+        response = await self._client.fetch(self._make_request(query, texts, key))
+        url = redact_url(response.url)
+        scores: Mapping[int, float] = {}
+        if response.status >= 400:
+            problem = f"{url} answered with {self._describe_refusal(response, key)}"
+        else:
+            scores, words = await read_json(response, lambda reply: (_parse_scores(reply, len(texts)), _say(reply)))
+            problem = f"{url} named no passage with a score: {words}".removesuffix(": ")
+        if scores:
+            return scores
+        is_too_large = response.status in SIZE_STATUSES and _ABOUT_SIZE.search(problem)
+        raise _TooLargeError(problem) if is_too_large or response.status == 413 else SourceError(problem)
 
     async def close(self) -> None:
         """Let go of the connections. Idempotent."""
         await self._client.close()
 
-    def _make_request(self, query: str, passages: Sequence[Passage], key: str) -> Request:
+    def _make_request(self, query: str, texts: Sequence[str], key: str) -> Request:
         settings = self._settings
-        texts = list(map(rerank_input, passages))
-        body: dict[str, Any] = {"query": query[:MAX_CHARACTERS], settings.texts_key: texts}
+        body: dict[str, Any] = {"query": query[:MAX_CHARACTERS], settings.texts_key: list(texts)}
         if settings.texts_key == "documents":
             body["top_n"] = len(texts)
         else:
@@ -89,6 +134,10 @@ class ApiReranker:
         elif refusal.status in KEY_STATUSES:
             hint = "; check api_key" if key else "; it wants an API key: set api_key"
         return f"status {refusal.status}: {words}".removesuffix(": ") + hint
+
+
+def _say(reply: object) -> str:
+    return describe_error(reply) if isinstance(reply, Mapping) else ""
 
 
 def _parse_scores(reply: object, count: int) -> Mapping[int, float]:

@@ -314,7 +314,7 @@ PROMPTS: Mapping[str, Mapping[str, str]] = {
     },
     "fetch": {
         "knowledge/live/retriever.py:LiveRetriever._send": RESTRICTED,
-        "knowledge/reranking/api.py:ApiReranker.rerank": RESTRICTED,
+        "knowledge/reranking/api.py:ApiReranker._ask": RESTRICTED,
         "knowledge/sources/forge/api.py:ForgeApi._send": STORED,
         "knowledge/sources/website/rendering.py:_RequestGuard._fetch": STORED,
     },
@@ -417,7 +417,7 @@ def test_each_request_of_an_answer_asks_whether_its_words_may_leave() -> None:
         "knowledge/live/mcp/connection.py:Connection.call",
         "knowledge/live/retriever.py:LiveRetriever._send",
         "knowledge/live/retriever.py:LiveRetriever.search",
-        "knowledge/reranking/api.py:ApiReranker.rerank",
+        "knowledge/reranking/api.py:ApiReranker._ask",
         "knowledge/retrieval/query_embedder.py:QueryEmbedder.embed",
     }
     # Every other way of theirs to the network has no words of an answer.

@@ -385,6 +385,27 @@ def test_the_file_of_secrets_is_read(
         load_env_file(config)
 
 
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ("KIMAS_TEST_A=bm%IEG^lkq$D-$wOsDmu", "bm%IEG^lkq$D-$wOsDmu"),
+        ("KIMAS_TEST_A=a#b c", "a#b c"),
+        ('KIMAS_TEST_A="a $b"', "a $b"),
+        ("KIMAS_TEST_A='a\"b'", 'a"b'),
+        ('KIMAS_TEST_A="a', '"a'),
+        ('KIMAS_TEST_A="', '"'),
+        ("\ufeffKIMAS_TEST_A=a", "a"),
+    ],
+)
+def test_a_secret_is_what_stands_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, value: str) -> None:
+    monkeypatch.setenv("KIMAS_TEST_A", "before")
+    monkeypatch.delenv("KIMAS_TEST_A")
+    (tmp_path / "kimas.env").write_text(f"{line}\n", "utf-8")
+    assert read_env_names(tmp_path / "kimas.env") == {"KIMAS_TEST_A"}
+    load_env_file(tmp_path / "kimas.yaml")
+    assert os.environ["KIMAS_TEST_A"] == value
+
+
 async def test_the_address_of_a_feed_becomes_a_feed() -> None:
     async with WebPeer() as web:
         web.pages["/feed.xml"] = Page('<feed xmlns="http://www.w3.org/2005/Atom"><title>News</title></feed>')

@@ -240,3 +240,25 @@ def test_a_voice_message_that_words_ask_about_is_not_fetched(text: str, is_fetch
         ("voice", is_fetched),
         ("picture", True),
     ]
+
+
+SECTION = {"type": "section", "text": {"type": "mrkdwn", "text": "<@UBOT> how?"}}
+LINE = {
+    "type": "rich_text_section",
+    "elements": [{"type": "user", "user_id": "UBOT"}, {"type": "text", "text": "how?"}],
+}
+RICH_TEXT = {"type": "rich_text", "elements": [LINE]}
+
+
+@pytest.mark.parametrize(
+    ("event", "is_addressed", "expected_text"),
+    [
+        ({"text": "", "blocks": [RICH_TEXT]}, True, "how?"),
+        ({"text": "A form", "blocks": [SECTION]}, True, "A form\nhow?"),
+        ({"text": "<@U2> how?"}, False, "@U2 how?"),
+        ({"text": "how?", "attachments": [{"is_share": True, "text": "<@UBOT> how?"}]}, False, "how?"),
+    ],
+)
+def test_a_mention_counts_wherever_people_see_it(event: dict[str, Any], is_addressed: bool, expected_text: str) -> None:
+    result = message(**event)
+    assert (result.addressed, result.text) == (is_addressed, expected_text)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bots.common.events import IgnoredEvent
-from bots.telegram.convert import to_message
+from bots.telegram.convert import merge_albums, to_message
 from core.types import ConversationKey, Message
 from tests.support.peers.telegram_text import find_entities, units
 from tests.support.telegram_helpers import CLIENT, ME, convert
@@ -237,3 +237,34 @@ def test_a_post_of_the_linked_channel_is_a_post() -> None:
     message = convert_text("@kimas_bot We have released 2.0!", **post)
     assert message.is_post is True
     assert not message.addressed
+
+
+def album_part(number: int, caption: str = "") -> Message:
+    sizes = [{"file_id": str(number), "file_unique_id": str(number), "width": 9, "height": 9}]
+    fields = {"message_id": number, "media_group_id": "1", "photo": sizes, "caption": caption}
+    start = caption.find("@")
+    entities = [{"type": "mention", "offset": start, "length": len("@Kimas_Bot")}] if start >= 0 else []
+    message = convert(event(None, **fields, caption_entities=entities))
+    assert isinstance(message, Message)
+    return message
+
+
+@pytest.mark.parametrize(
+    ("captions", "expected_id", "expected_text", "is_addressed"),
+    [
+        (["before", "after it: @Kimas_Bot what is wrong?"], 2, "before\nafter it: what is wrong?", True),
+        (["@Kimas_Bot what is wrong?", "", ""], 1, "what is wrong?", True),
+        (["", "@Kimas_Bot", "what is wrong?"], 2, "what is wrong?", True),
+        (["the same", "the same"], 1, "the same", False),
+        (["", "after it"], 2, "after it", False),
+    ],
+)  # fmt: skip
+def test_an_album_has_the_captions_of_all_its_parts(
+    captions: list[str], expected_id: int, expected_text: str, is_addressed: bool
+) -> None:
+    parts = [album_part(number, caption) for number, caption in enumerate(captions, 1)]
+    message, *others = sorted(merge_albums(parts, None), key=lambda item: item is None)
+    assert isinstance(message, Message)
+    assert (message.id, message.text, message.addressed) == (str(expected_id), expected_text, is_addressed)
+    assert len(message.attachments) == len(captions)
+    assert others == [None] * (len(captions) - 1)

@@ -157,10 +157,10 @@ def test_what_is_no_reply_is_refused(body: object, expected_text: str) -> None:
 
 def test_tool_calls_become_text() -> None:
     call = {"type": "function", "function": {"name": "look", "arguments": '{"query": "x"}'}}
-    message = {"content": None, "tool_calls": [call, {"type": "custom"}]}
+    message = {"content": None, "tool_calls": [call, {"type": "custom"}, call]}
     usage = {"prompt_tokens": 3, "completion_tokens": 4}
     assert parse_completion({"choices": [{"message": message}], "usage": usage}) == (
-        StreamChunk('look({"query": "x"})', 3, 4),
+        StreamChunk('look({"query": "x"})\nlook({"query": "x"})', 3, 4),
         "",
     )
 
@@ -351,6 +351,19 @@ async def test_extra_fields_reach_the_body() -> None:
     assert not any("extra_body" in body for body in peer.requests)
 
 
+async def test_an_endpoint_in_the_own_network_is_asked_without_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    async with embedding(b'{"data": [{"embedding": [0.5]}]}') as endpoint:
+        assert await endpoint.embed("m", ["text"]) == [[0.5]]
+    foreign_endpoint = OpenAIClient.open("http://models.example.com/v1", "", 5)
+    with pytest.raises(EmbeddingError, match=r"'127\.0\.0\.1', 9"):
+        await foreign_endpoint.embed("m", ["text"])
+    await foreign_endpoint.close()
+
+
 async def test_who_stops_listening_closes_the_connection() -> None:
     async with LanguageModelPeer(tokens_per_s=20, reply="word " * 200) as peer:
         endpoint = OpenAIClient.open(peer.base_url, "", 60)
@@ -383,6 +396,8 @@ async def test_two_hundred_conversations_at_once_do_not_mix() -> None:
     [
         ("text/html", "<html>maintenance</html>", "text/html instead of JSON"),
         ("application/json", '"later"', "a reply that is no object but str"),
+        ("application/json", "\n\n ", "sent nothing instead of JSON"),
+        ("application/json", '{"data": [{"embedding": [[0.5], [0.5]]}]}', "an embedding that is no list of numbers"),
         ("application/json", '{"error": {"message": "no such model"}}', "no such model"),
         ("application/json", '{"data": [{"embedding": null}]}', "an embedding that is no list of numbers"),
         ("application/json", '{"data": [{"embedding": ["a"]}]}', "an embedding that is no list of numbers"),

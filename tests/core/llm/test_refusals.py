@@ -77,6 +77,8 @@ async def test_the_other_name_of_the_limit_is_learned_from_the_refusal(refused: 
         lambda name: Response([{"error": {"code": 400, "message": f'Unknown name "{name}": Cannot find field.'}}], 400),
         lambda name: Response({"error": {"message": "Provider returned error", "metadata": {
             "raw": json.dumps({"message": f"`{name}` is not supported"})}}}, 400),
+        lambda name: Response({"error": {"message": "the call of the model failed", "code": 400, "reason_of_it":
+            json.dumps({"error": {"message": "Only the default is supported.", "param": name}})}}, 400),
         lambda name: Response(f"unexpected parameter '{name}'", 400, content_type="text/plain"),
     ],
 )  # fmt: skip
@@ -289,3 +291,14 @@ async def test_a_refusal_of_other_messages_is_told() -> None:
         with pytest.raises(ModelError, match="must alternate"):
             await ask(client)
         await client.close()
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+async def test_a_request_that_is_sent_elsewhere_arrives_whole(status: int) -> None:
+    async with replaying(YES) as provider:
+        moved = Response("", status, {"Location": f"{provider.base_url}/chat/completions"})
+        async with replaying(moved) as former_provider:
+            client = OpenAIClient.open(former_provider.base_url, "", 60)
+            assert await ask(client) == "Yes."
+            await client.close()
+    assert [body["messages"] for body in provider.requests] == [MESSAGES]

@@ -181,9 +181,81 @@ async def test_an_error_in_place_of_a_stream_is_told_in_the_providers_words(body
         await client.close()
 
 
+@pytest.mark.parametrize(
+    "end",
+    [
+        [event(finish="stop", usage=USAGE)],
+        [event(finish="stop"), COUNTS, event(choices=[])],
+        [event(finish="stop", x_groq={"id": "r1", "usage": USAGE})],
+        [event(choices=[{"delta": {}, "finish_reason": "stop", "usage": USAGE}])],
+    ],
+)
+async def test_token_counts_are_found_where_servers_have_them(end: list[bytes]) -> None:
+    async with replaying([*words(usage=None), *end, DONE]) as provider:
+        client = OpenAIClient.open(provider.base_url, "", 60)
+        chunks = [chunk async for chunk in client.stream(ASK)]
+        await client.close()
+    assert [(chunk.prompt_tokens, chunk.completion_tokens) for chunk in chunks if not chunk.events] == [(500, 12)]
+
+
 async def test_a_stream_in_place_of_a_whole_completion_is_read() -> None:
     async with replaying([*words(), event(finish="stop"), COUNTS, DONE]) as provider:
         client = OpenAIClient.open(provider.base_url, "", 60)
         reply = await client.complete(ASK)
         await client.close()
     assert (reply.text, reply.prompt_tokens, reply.completion_tokens) == (WHOLE, 500, 12)
+
+
+@pytest.mark.parametrize("line_break", ["\n ", "\n", "\r\n\t"])
+async def test_data_that_begins_or_goes_on_in_a_line_of_its_own_is_read(line_break: str) -> None:
+    body = json.dumps({"choices": [{"delta": {"content": WHOLE}, "finish_reason": "stop"}]}, indent=1)
+    answer = f"data:{line_break}{body}\n\ndata:{line_break}[DONE]\n\n"
+    assert await read([answer.encode()]) == (WHOLE, None)
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n", " \n"])
+async def test_events_without_empty_lines_between_them_are_read_as_they_come(line_end: str) -> None:
+    events = [*words(), event(finish="stop"), COUNTS, DONE]
+    lines = [part.strip() + line_end.encode() for part in events]
+    assert await read([b"".join(lines)]) == (WHOLE, None)
+    text, error = await read([*lines[:3], 5.0, ABORT])
+    assert (text, type(error)) == (WORDS[0] + WORDS[1], ModelError)
+
+
+def piece(call_id: str | None, index: int | None, name: str | None, arguments: object) -> dict[str, Any]:
+    function = {"name": name, "arguments": arguments}
+    fields = {"id": call_id, "index": index, "function": function}
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+TWO_CALLS = 'find({"a": 1})\nfind({"b": 2})'
+ONE_CALL = 'find({"a": 1})'
+
+
+@pytest.mark.parametrize(
+    ("pieces", "expected_text"),
+    [
+        ([piece("x", 0, "find", ""), piece(None, 0, None, '{"a": '), piece(None, 0, None, "1}")], ONE_CALL),
+        ([piece("x", 0, "find", None), piece("x", 0, None, '{"a": 1}')], ONE_CALL),
+        ([piece("x", 0, "find", '{"a": '), piece(None, 1, None, "1}")], ONE_CALL),
+        ([piece("x", 0, "find", '{"a": 1'), piece(None, 0, "find", "}")], ONE_CALL),
+        ([piece(None, None, "find", {"a": 1})], ONE_CALL),
+        ([piece("x", 0, "find", '{"a": 1}'), piece("y", 0, "find", '{"b": 2}')], TWO_CALLS),
+        ([piece("x", None, "find", '{"a": 1}'), piece("y", None, "find", '{"b": 2}')], TWO_CALLS),
+        ([piece("x", 0, "find", '{"a": 1}'), piece("y", 0, "find", ""), piece(None, 1, None, '{"b": 2}')], TWO_CALLS),
+        ([piece(None, 0, "find", '{"a": 1}'), piece(None, 1, "find", '{"b": 2}')], TWO_CALLS),
+        (
+            [piece("x", 0, "find", "{"), piece("y", 1, "find", "{"), piece(None, 0, None, '"a": 1}'),
+             piece(None, 1, None, '"b": 2}')],
+            TWO_CALLS,
+        ),
+        ([{"index": 0, "function": None}, {"index": 0}], ""),
+    ],
+)  # fmt: skip
+async def test_calls_of_tools_are_read_from_a_stream_too(pieces: list[dict[str, Any]], expected_text: str) -> None:
+    events = [event(choices=[{"delta": {"tool_calls": [part]}}]) for part in pieces]
+    async with replaying([*events, event(None, "tool_calls"), DONE]) as provider:
+        client = OpenAIClient.open(provider.base_url, "", 10)
+        reply = await client.complete(ASK)
+        await client.close()
+    assert reply.text == expected_text

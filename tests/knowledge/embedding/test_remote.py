@@ -105,6 +105,18 @@ async def test_a_vector_that_is_none_costs_its_text_alone(vector: object) -> Non
     assert np.allclose(np.linalg.norm(np.delete(vectors, 20, axis=0), axis=1), 1)
 
 
+async def test_a_vector_in_a_list_of_its_own_is_read() -> None:
+    def answer(texts: list[str]) -> Answer | None:
+        response = vectors_of({"input": texts})
+        for item in response.body["data"]:
+            item["embedding"] = [item["embedding"]]
+        return response
+
+    missing, vectors, requests = await embed(TEXTS, answer)
+    assert (missing, len(requests)) == ([], 1)
+    assert vectors[:, 0] / vectors[:, 1] == pytest.approx([len(text) for text in TEXTS], rel=1e-3)
+
+
 async def test_a_text_whose_vector_is_left_out_costs_itself_alone() -> None:
     def answer(texts: list[str]) -> Answer | None:
         response = vectors_of({"input": texts})
@@ -150,6 +162,37 @@ async def test_a_busy_endpoint_is_waited_for() -> None:
 
     missing, _, requests = await embed(TEXTS, busy)
     assert (missing, len(requests)) == ([], 2)
+
+
+@pytest.mark.parametrize("answer", [refusal("still warming", 429), refusal("Loading model", 503)])
+async def test_an_endpoint_that_loads_its_model_is_waited_for(answer: Response) -> None:
+    started_at = time.monotonic()
+    missing, _, _ = await embed(TEXTS, lambda _: answer if time.monotonic() - started_at < 40 else None)
+    assert missing == []
+    with pytest.raises(EmbeddingError, match=f"status {answer.status}"):
+        await embed(TEXTS, lambda _: answer)
+    assert time.monotonic() - started_at < 200
+
+
+async def test_a_text_without_words_is_not_sent() -> None:
+    missing, _, requests = await embed(["one", "", "\n\n", " ", "two"], lambda _: None)
+    assert (missing, requests) == ([1, 2, 3], [["one", "two"]])
+    assert await embed([""], lambda _: None) == ([0], pytest.approx(np.full((1, 2), np.nan), nan_ok=True), [])
+
+
+@pytest.mark.parametrize("numbers", [[None] * 3, [0] * 3, [0, 1, 2], [2, 1, 0], [1, 2, 0], [0, 1, 1]])
+async def test_a_vector_never_belongs_to_another_text(numbers: list[int | None]) -> None:
+    def answer(texts: list[str]) -> Answer | None:
+        data = vectors_of({"input": texts}).body["data"]
+        if len(texts) < 3:
+            return None
+        by_number = [data[number or 0] for number in numbers] if len(set(numbers)) == 3 else data
+        return Response({"data": [{**item, "index": at} for item, at in zip(by_number, numbers, strict=True)]})
+
+    texts = ["a", "bb", "ccc"]
+    missing, vectors, requests = await embed(texts, answer)
+    assert (missing, len(requests) > 1) == ([], numbers == [0, 1, 1])
+    assert vectors[:, 0] / vectors[:, 1] == pytest.approx([len(text) for text in texts])
 
 
 @pytest.mark.parametrize(

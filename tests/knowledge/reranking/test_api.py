@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -13,6 +15,7 @@ from core.settings import SearchSettings
 from core.types import Passage
 from knowledge.reranking.api import ApiReranker
 from tests.support.peers.reranker import KEY, PATHS, RerankPeer
+from tests.support.provider import Response, replaying
 
 PASSAGES = [
     Passage(f"n{number}", "docs", "a.md", f"Title {number}", f"text {number}", similarity=1 - number / 10)
@@ -116,6 +119,52 @@ async def test_a_service_that_misbehaves_is_a_failure(
     async with reranker(peer) as client:
         with pytest.raises(ServiceError, match="the reranker failed"):
             await client.rerank("why?", PASSAGES)
+
+
+TOO_MANY = {"error": "batch size 6 > maximum allowed batch size 4", "error_type": "Validation"}
+TOO_LONG = {"error": {"code": 500, "message": "input is too large to process. increase the physical batch size"}}
+
+
+@pytest.mark.parametrize(
+    ("refusal", "max_texts", "max_characters"),
+    [
+        (Response(TOO_MANY, 422), 4, 9999),
+        (Response(TOO_MANY, 200), 4, 9999),
+        (Response("<html>Payload Too Large</html>", 413, content_type="text/html"), 4, 9999),
+        (Response(TOO_LONG, 500), 99, 1000),
+        (Response({"message": "`inputs` must have less than 512 tokens. Given: 534"}, 413), 99, 2000),
+    ],
+)
+async def test_a_request_that_is_too_large_is_made_smaller_for_good(
+    refusal: Response, max_texts: int, max_characters: int
+) -> None:
+    def answer(body: dict[str, Any]) -> Response:
+        texts = body["documents"]
+        if len(texts) > max_texts or any(len(text) > max_characters for text in texts):
+            return refusal
+        return Response([{"index": at, "score": int(text[6]) / 10} for at, text in enumerate(texts)])
+
+    passages = [*PASSAGES[:-1], replace(PASSAGES[-1], text="long " * 700)]
+    async with replaying(answer) as provider:
+        search = SearchSettings.model_validate({"rerank": "api", "reranker": {"url": f"{provider.base_url}/rerank"}})
+        client = ApiReranker(search.reranker, search.alpha)
+        for _ in range(2):
+            assert ids(await client.rerank("why?", passages)) == ["n5", "n4", "n3", "n2", "n1", "n0"]
+            request_count = len(provider.requests)
+        await client.rerank("why?", passages)
+        await client.close()
+    assert len(provider.requests) - request_count <= 2, "it is not asked again for what it refused"
+
+
+@pytest.mark.parametrize(("status", "request_count"), [(200, 4), (422, 4), (404, 1), (429, 1)])
+async def test_a_service_that_refuses_every_size_is_told_in_its_words(status: int, request_count: int) -> None:
+    async with replaying(Response(TOO_MANY, status)) as provider:
+        search = SearchSettings.model_validate({"rerank": "api", "reranker": {"url": f"{provider.base_url}/rerank"}})
+        client = ApiReranker(search.reranker, search.alpha)
+        with pytest.raises(ServiceError, match="maximum allowed batch size 4"):
+            await client.rerank("why?", PASSAGES)
+        await client.close()
+    assert len(provider.requests) == request_count
 
 
 async def test_a_refused_key_is_told_without_the_key(peer: RerankPeer, monkeypatch: pytest.MonkeyPatch) -> None:
