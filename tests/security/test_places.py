@@ -369,7 +369,7 @@ WORDLESS_READERS = {
     "FeedbackRepository.get_rating",
     "MessageLookup.find_labels",
     "MessageLookup.get_language",
-    "ReportRepository.find_remembered",
+    "ReportRepository.find_told",
     "Journal.find_unfinished",
     "Journal.find_forgotten",
     "Journal.get_told_labels",

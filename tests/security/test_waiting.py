@@ -13,19 +13,16 @@ import pytest
 from sqlalchemy import update
 
 from bots.daemon import gap_report
-from bots.daemon.alerts import AlertSender
-from bots.daemon.gap_report import GapReporter
 from core.errors import PlatformUnavailable
 from core.messaging.commands import digest
 from core.messaging.feedback import rating_buttons
 from core.messaging.gaps import find_gaps
-from core.runtime.clock import ClockWatch
 from core.settings import Settings
 from core.storage.moved_chats import record_move
-from core.storage.reports import ReportRepository
 from core.storage.tables import messages
 from core.types import DOWN, RATING_COMMAND, ConversationKey, Message
-from tests.support.recording_bot import Bot, RecordingAdapter, Sender, open_bot
+from tests.support.notices import make_notices
+from tests.support.recording_bot import Bot, Sender, open_bot
 
 OWNER = Sender("1", "1", is_private=True)
 GROUP = Sender("-100")
@@ -137,25 +134,6 @@ async def test_a_command_is_judged_again_before_its_reply_is_shown(
         monkeypatch.setattr(digest, "find_gaps", find_and_reload)
         await bot.deliver(Sender(GROUP.chat, "1"), "", "digest")
         assert (WORD in bot.output()) == (audience == ["everyone"])
-
-
-class HashedAdapter(RecordingAdapter):
-    """An adapter among those of a daemon."""
-
-    __hash__ = object.__hash__
-
-
-async def make_notices(bot: Bot, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make a report and an alert, and end before the first of them is begun."""
-    monkeypatch.setattr(gap_report, "_get_monday", lambda now: now.astimezone() - timedelta(hours=10))
-    monkeypatch.setattr(bot.processor, "_enqueue", lambda *_: None)
-    bot.adapters["telegram"] = adapter = HashedAdapter("telegram")
-    sender = AlertSender(bot.live, bot.processor.handler_for, {adapter: asyncio.create_task(adapter.open())})
-    await asyncio.wait(sender.adapters.values())
-    now = datetime.now(UTC)
-    reports = ReportRepository(bot.journal.database)
-    await GapReporter(sender, reports, bot.app.deps.library, ClockWatch()).post_due(now)
-    await sender.report({"limit daily_cost": "The limit is used up."}, now)
 
 
 @pytest.mark.parametrize("audience", [["owners"], ["everyone"]], ids=["closed", "open"])
