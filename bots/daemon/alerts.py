@@ -256,8 +256,8 @@ class AlertSender:
     ) -> set[str]:
         """Post a text once for a reason: the journal refuses a message with a known id. Return the chats that have it.
 
-        It quotes `questions`, by their numbers, and may tell of the sources with `labels`: where somebody reads by now who may not see them, it is not posted. A
-        platform that is not open yet holds up no others.
+        It quotes `questions`, by their numbers, and may tell of the sources with `labels`: where somebody reads by now
+        who may not see them, it is not posted. A platform that is not open yet holds up no others.
         """
         told_chats = set[str]()
         # Discord takes 25 characters at most.

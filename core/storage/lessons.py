@@ -61,8 +61,8 @@ class TaughtAnswerRepository(Repository):
     ) -> int | None:
         """Store the answer in a message for review and return its number; None if it is stored already.
 
-        Its words are those of the messages `words_of`. Raises `MessageDeleted` where somebody who wrote one was
-        forgotten meanwhile.
+        Its words are those of the messages `words_of`. Raises `MessageDeleted` where somebody who wrote one, or whom
+        it quotes, was forgotten meanwhile.
 
         It belongs to the place of the message: what was taught in a closed thread is listed in no other one, and what
         was taught where `closed_sources` can be seen is told only to who sees them.
@@ -116,12 +116,12 @@ class TaughtAnswerRepository(Repository):
 
     @uncancellable
     async def edit(
-        self, number: int, answer: str, closed_sources: Collection[str], texts: Messages = ENGLISH
+        self, message: Message, number: int, answer: str, closed_sources: Collection[str], texts: Messages = ENGLISH
     ) -> TaughtAnswer:
-        """Replace the text of an answer, which then waits for a review again.
+        """Replace the text of an answer by one of a message's author; it then waits for a review again.
 
         `closed_sources` can be seen where the new text was written: it may tell of them. Raises `UsageError` for an
-        unknown number and for an empty text.
+        unknown number and for an empty text, and `MessageDeleted` where its author was forgotten meanwhile.
         """
         if not answer.strip():
             raise UsageError(texts.new_answer_missing)
@@ -131,7 +131,7 @@ class TaughtAnswerRepository(Repository):
             "reviewer": "",
             "reviewed_at": None,
         }
-        return await self._change(number, values, texts, closed_sources)
+        return await self._change(number, values, texts, closed_sources, editing=message)
 
     @uncancellable
     async def set_closed_sources(self, numbers: Collection[int] | None, closed_sources: Collection[str]) -> int:
@@ -162,16 +162,29 @@ class TaughtAnswerRepository(Repository):
         )
 
     async def _change(
-        self, number: int, values: Mapping[str, object], texts: Messages, closed_sources: Collection[str] = ()
+        self,
+        number: int,
+        values: Mapping[str, object],
+        texts: Messages,
+        closed_sources: Collection[str] = (),
+        *,
+        editing: Message | None = None,
     ) -> TaughtAnswer:
-        """Change an answer, which tells of `closed_sources` from now on, too."""
+        """Change an answer, which tells of `closed_sources` from now on, too, and has words of who is `editing` it."""
         chosen = select(taught_answers).filter_by(number=number)
         async with self._database.transaction() as connection:
+            # First the message and then the answer, as who is forgotten does.
+            if editing and not await are_all_remembered(connection, [editing]):
+                raise MessageDeleted(SkipReason.DRAFT_FORGOTTEN.text)
             row = (await connection.execute(chosen.with_for_update())).first()
             if row is None:
                 raise UsageError(texts.no_such_answer.format(number=number))
             if row.closed_sources is not None:
                 values = {**values, "closed_sources": sorted({*row.closed_sources, *closed_sources})}
+            if editing:
+                editor = {**chat_values(editing.key), "author_id": editing.author_id}
+                others = [other for other in row.editors or () if other != editor]
+                values = {**values, "editors": [*others, editor]}
             await connection.execute(update(taught_answers).filter_by(number=number).values(values))
             row = (await connection.execute(chosen)).one()
         return _to_taught_answer(row)
