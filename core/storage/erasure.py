@@ -41,6 +41,7 @@ from core.storage.told_words import (
 )
 from core.types import (
     ASK_COMMANDS,
+    FORGES,
     HANDOFF_COMMAND,
     RATING_COMMAND,
     RETELLING_COMMANDS,
@@ -212,11 +213,11 @@ async def _erase_rows(connection: AsyncConnection, place: Mapping[str, str], aut
     await _erase_drafts(connection, by_person)
     await _erase_calls(connection, place, author_id)
     is_finished = messages.c.state.in_(FINISHED_STATES)
-    # The id of a press may have its author in it, and no platform delivers an old one again.
+    # The id of a press may have its author in it. No platform delivers an old one again but forges, where it has not.
     await connection.execute(
         delete(messages)
         .filter_by(**by_person, command=RATING_COMMAND)
-        .where(is_finished, messages.c.id.contains(author_id, autoescape=True))
+        .where(is_finished, messages.c.id.contains(author_id, autoescape=True), messages.c.platform.not_in(FORGES))
     )
     result = await connection.execute(update(messages).filter_by(**by_person).where(is_finished).values(ERASED_VALUES))
     await connection.execute(delete(feedback).filter_by(**place, author_id=author_id))

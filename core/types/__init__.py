@@ -40,6 +40,7 @@ from core.types.messages import (
     Turn as Turn,
 )
 from core.types.names import (
+    FORGES as FORGES,
     NAMESPACED_CHAT_PLATFORMS as NAMESPACED_CHAT_PLATFORMS,
     NETWORK_PLATFORM as NETWORK_PLATFORM,
     PlatformName as PlatformName,
