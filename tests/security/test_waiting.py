@@ -159,6 +159,18 @@ async def test_a_chat_that_gets_no_alerts_any_more_gets_none_that_waited(
         assert [QUESTION in shown_text, "is used up" in shown_text] == 2 * [bool(chats)]
 
 
+async def test_nobody_is_called_so_that_notices_are_theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over HTTP and on forges people choose their names. What is theirs they may forget."""
+    async with open_bot(make_settings(tmp_path), is_read=True) as bot:
+        await ask_in_vain(bot)
+        with monkeypatch.context() as patch:
+            await make_notices(bot, patch)
+        await bot.deliver(Sender(ALERTS_CHAT, "kimas"), "", "forget")
+        bot.output()
+        shown_text = await resume(bot)
+        assert [QUESTION in shown_text, "is used up" in shown_text] == [True, True]
+
+
 async def test_a_report_is_not_posted_where_less_may_be_told_of_by_now(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
