@@ -9,13 +9,14 @@ from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, Row, delete, insert, null, or_, select, update
 from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.catalogue import ENGLISH, Messages
 from core.errors import MessageDeleted, UsageError
 from core.runtime.tasks import uncancellable
 from core.storage.chat_history import are_all_remembered, is_readable_from
 from core.storage.engine import Repository
-from core.storage.tables import chat_values, messages, taught_answers
+from core.storage.tables import chat_values, identity_values, messages, taught_answers
 from core.types import Message, SkipReason
 
 ReviewState = Literal["pending", "approved", "rejected"]
@@ -64,8 +65,8 @@ class TaughtAnswerRepository(Repository):
         Its words are those of the messages `words_of`. Raises `MessageDeleted` where somebody who wrote one, or whom
         it quotes, was forgotten meanwhile.
 
-        It belongs to the place of the message: what was taught in a closed thread is listed in no other one, and what
-        was taught where `closed_sources` can be seen is told only to who sees them.
+        It belongs to the place of the message: what was taught in a closed thread, also one that was closed meanwhile,
+        is listed in no other one, and what was taught where `closed_sources` can be seen is told only to who sees them.
         """
         values = {
             **chat_values(message.key),
@@ -85,6 +86,8 @@ class TaughtAnswerRepository(Repository):
         async with self._database.transaction() as connection:
             if not await are_all_remembered(connection, words_of):
                 raise MessageDeleted(SkipReason.DRAFT_FORGOTTEN.text)
+            if await _is_any_closed(connection, words_of):
+                values["in_restricted_thread"] = True
             try:
                 async with connection.begin_nested():
                     result = await connection.execute(insert(taught_answers).values(values))
@@ -188,6 +191,14 @@ class TaughtAnswerRepository(Repository):
             await connection.execute(update(taught_answers).filter_by(number=number).values(values))
             row = (await connection.execute(chosen)).one()
         return _to_taught_answer(row)
+
+
+async def _is_any_closed(connection: AsyncConnection, words_of: Sequence[Message]) -> bool:
+    """Return whether one of these messages is in a closed thread by now, whatever it was when it was read."""
+    for each in words_of:
+        if await connection.scalar(select(messages.c.in_restricted_thread).filter_by(**identity_values(each))):
+            return True
+    return False
 
 
 def _is_taught_in_public(reader: Message) -> ColumnElement[bool]:

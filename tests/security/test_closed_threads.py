@@ -14,11 +14,11 @@ from core.messaging.feedback import rating_buttons
 from core.messaging.journaling import RecordedSink
 from core.settings.messaging import JournalSettings
 from core.storage.closed_threads import close_thread
-from core.storage.tables import messages
-from core.types import DOWN, RATING_COMMAND, ConversationKey, Reply
+from core.storage.tables import messages, taught_answers
+from core.types import DOWN, RATING_COMMAND, ConversationKey, Message, Reply
 from tests.support.forgetting import ANN, BOB, OWNER, OWNER_ALONE, WORD, opened, shows
 from tests.support.notices import make_notices
-from tests.support.recording_bot import Bot
+from tests.support.recording_bot import Bot, RecordingAdapter
 
 pytestmark = pytest.mark.usefixtures("time_lapse")
 
@@ -133,3 +133,27 @@ async def test_a_report_that_waited_quotes_no_thread_that_was_closed_since(
         await bot.processor.resume(bot.adapter("telegram"))
         await bot.processor.join()
         assert (WORD in bot.output()) != is_closed
+
+
+class AskedAdapter(RecordingAdapter):
+    """The thread is closed while the platform is asked who is an administrator."""
+
+    bot: Bot
+
+    async def is_admin(self, message: Message) -> bool:
+        await close(self.bot)
+        return True
+
+
+async def test_a_lesson_of_a_thread_closed_meanwhile_is_listed_there_alone(
+    tmp_path: Path, journal_settings: JournalSettings
+) -> None:
+    administration = {"owners": ["telegram:1"], "platform_admins": True}
+    async with opened(tmp_path, journal_settings, administration=administration, handoff={}) as bot:
+        said = await bot.deliver(BOB, f"Carl keeps the {WORD} in a box.", key=CLOSED, addressed=False)
+        adapter = AskedAdapter()
+        adapter.bot = bot
+        bot.adapters["telegram"] = adapter
+        await bot.deliver(ANN, "Where is it?", "learn", key=CLOSED, reply_to=said.id, quoted=said.text)
+        query = select(taught_answers.c.in_restricted_thread)
+        assert [tuple(row) for row in await bot.journal.database.fetch_all(query)] == [(True,)]
