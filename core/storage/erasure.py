@@ -28,7 +28,6 @@ from core.storage.tables import (
     replies,
 )
 from core.storage.told_words import (
-    brings,
     find_quoted_words,
     get_brought_text,
     get_description,
@@ -262,11 +261,16 @@ async def _erase_cached(connection: AsyncConnection, by_person: Mapping[str, str
     # Of a long post, or of what a reply quotes, the beginning is asked.
     asked = [select(func.substr(column, 1, MAX_QUESTION_CHARS)) for column in (messages.c.text, messages.c.quoted)]
     own = [text.filter_by(**by_person) for text in asked]
-    brought = [text.filter_by(**place).where(brings(by_person["author_id"])) for text in asked]
+    brought = [text.filter_by(**place).where(_brings(by_person["author_id"])) for text in asked]
     is_in_place = is_reply_in(by_person["platform"], by_person.get("chat"))
     is_question = or_(*(replies.c.text.in_(text) for text in (*own, *brought)))
     is_in_own_chat = is_reply_in(by_person["platform"], by_person["author_id"])
     await connection.execute(delete(replies).where(is_in_place, or_(is_question, is_in_own_chat)))
+
+
+def _brings(author_id: str) -> ColumnElement[bool]:
+    """Return the condition that a message of somebody else brings words or files of a person."""
+    return lists(messages.c.quoted_authors, author_id)
 
 
 @dataclass(slots=True)
@@ -417,7 +421,7 @@ async def _erase_copies(connection: AsyncConnection, place: Mapping[str, str], a
     for row in await connection.execute(query.filter_by(**place, author_id=author_id).order_by(columns.received_at)):
         said_in[row.chat].add(row)
     brought = select(columns.chat, *(columns[name] for name in _COPY_COLUMNS)).filter_by(**place)
-    for row in await connection.execute(brought.where(columns.author_id != author_id, brings(author_id))):
+    for row in await connection.execute(brought.where(columns.author_id != author_id, _brings(author_id))):
         said_in[row.chat].add_brought(row)
     await _find_brought_answers(connection, place["platform"], author_id, said_in)
     await _drop_retelling(connection, said_in.values())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import ColumnElement, Text, and_, case, cast, delete, null, or_, select, update
 
 from core.storage.tables import DRAFTED, DROPPED_STATE, messages, replies, taught_answers, to_document_name
-from core.storage.told_words import brings
+from core.storage.told_words import lists
 from core.types.messages import PERSONAL_THREAD
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ async def erase_lessons(connection: AsyncConnection, place: Mapping[str, str], a
     columns = taught_answers.c
     is_here = and_(*(columns[name] == value for name, value in place.items()))
     bringing = select(messages.c.id, messages.c.reply_to).filter_by(**place, command="learn")
-    quoting = (await connection.execute(bringing.where(brings(author_id)))).all()
+    quoting = (await connection.execute(bringing.where(lists(messages.c.quoted_authors, author_id)))).all()
     is_quoted = columns.lesson.in_({message_id for row in quoting for message_id in row} - {""})
     is_involved = and_(is_here, or_(columns.asked_by == author_id, columns.taught_by == author_id, is_quoted))
     # Owners edit what was taught in other chats, too.

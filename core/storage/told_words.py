@@ -9,7 +9,6 @@ from typing import Any
 from sqlalchemy import ColumnElement, Row, Text, cast, null
 
 from core.language.tokens import lexical_tokens
-from core.storage.tables import messages
 
 # Bob's answer has words of Ann's where so many of hers follow each other in it; each of them alone is anybody's.
 COPIED_WORDS = 3
@@ -38,11 +37,6 @@ def get_written_text(trace: Mapping[str, Any]) -> str:
 def get_description(row: Row[*tuple[Any, ...]]) -> str:
     """Return what a message's attachments say, also where its answer waits."""
     return str(row.image_description or (row.delivery or {}).get("image_description") or "")
-
-
-def brings(author_id: str) -> ColumnElement[bool]:
-    """Return the condition that a message of somebody else brings words or files of a person."""
-    return lists(messages.c.quoted_authors, author_id)
 
 
 def lists(column: ColumnElement[Any], value: str | Mapping[str, str]) -> ColumnElement[bool]:
