@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -28,7 +28,7 @@ from core.storage.activity import ActivityRepository
 from core.storage.engine import Database
 from core.storage.overrides import LiveSettings
 from core.storage.usage import UsageRepository
-from core.types import Origin, PlatformName, Question, SourceState
+from core.types import QUOTED_QUESTIONS, Origin, PlatformName, Question, SourceState
 
 _log = get_logger(__name__)
 
@@ -252,11 +252,12 @@ class AlertSender:
         origin: Origin,
         *,
         labels: frozenset[str] = frozenset(),
+        questions: Collection[int] = (),
     ) -> set[str]:
         """Post a text once for a reason: the journal refuses a message with a known id. Return the chats that have it.
 
-        It may tell of the sources with `labels`: where somebody reads by now who may not see them, it is not posted. A
-        platform that is not open yet holds up no others.
+        It quotes `questions`, by their numbers, and may tell of the sources with `labels`: where somebody reads by now
+        who may not see them, it is not posted. A platform that is not open yet holds up no others.
         """
         told_chats = set[str]()
         # Discord takes 25 characters at most.
@@ -272,7 +273,9 @@ class AlertSender:
             reader = make_reader(self.live, place, has_guests=message.has_guests)
             if not labels <= self.live.audiences.visible_labels(reader):
                 continue
-            await self.handler_for(adapter)(replace(message, text=text, sent_at=now, origin=origin))
+            reference = {**message.reference, QUOTED_QUESTIONS: sorted(questions)} if questions else message.reference
+            message = replace(message, text=text, sent_at=now, origin=origin, reference=reference)
+            await self.handler_for(adapter)(message)
             told_chats.add(chat_name)
         return told_chats
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, time, timedelta
@@ -67,20 +67,23 @@ class GapReporter:
                 continue
             try:
                 asker = await self.sender.make_asker(chat)
-                labels, text = await self._write(asker, monday)
+                labels, text, questions = await self._write(asker, monday)
             except KimasError as error:
                 _log.error("gap_report.not_made", error=str(error))
                 continue
             reason = f"gaps {monday.astimezone():%Y-%m-%d}"
             # An owner's has words of private chats, and is judged by that until it is posted.
             origin = Origin("report", OWNERS if asker.role == "owner" else "")
-            if not text or await self.sender.post([chat], reason, text, now, origin, labels=labels):
+            if not text or await self.sender.post(
+                [chat], reason, text, now, origin, labels=labels, questions=questions
+            ):
                 self._told.add((chat, monday))
 
-    async def _write(self, asker: Asker, until: datetime) -> tuple[frozenset[str], str]:
+    async def _write(self, asker: Asker, until: datetime) -> tuple[frozenset[str], str, Collection[int]]:
         """Return the report of the week before a moment, as readers may see it; "" if nothing is open.
 
-        Before it, the labels of the sources that it may tell of. Raises `StoreError`.
+        Before it, the labels of the sources that it may tell of; after it, the numbers of the questions that it quotes.
+        Raises `StoreError`.
         """
         live = self.sender.live
         await live.load()
@@ -95,15 +98,16 @@ class GapReporter:
             self.reports, library, question_filter, WEEK, lambda question: is_owner or self._may_show(question, asker)
         )
         if not report.open_gaps:
-            return labels, ""
+            return labels, "", ()
         title = texts.gap_report.format(
             since=_format_day(until - WEEK),
             until=_format_day(until - timedelta(hours=1)),
             count=sum(len(gap.questions) for gap in report.open_gaps),
             earlier=sum(gap.earlier_count for gap in report.gaps),
         )
-        lines = "\n".join((title, *format_gaps(report.gaps[:MAX_GAPS], texts)))
-        return labels, make_redactor(get_secret_values(live.settings))(lines)
+        gaps = report.gaps[:MAX_GAPS]
+        text = make_redactor(get_secret_values(live.settings))("\n".join((title, *format_gaps(gaps, texts))))
+        return labels, text, [gap.typical.number for gap in gaps]
 
     def _may_show(self, question: ListedQuestion, reader: Asker) -> bool:
         """Return whether a reader sees all that those see who read the question, and what its answer was made from."""

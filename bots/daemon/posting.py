@@ -54,7 +54,8 @@ def make_post(adapter: Adapter, chat_name: str, message_id: str) -> Message:
     return Message(
         id=message_id,
         key=ConversationKey(platform, chat, message_id),
-        author_id="kimas",
+        # Any name may be that of a person, who could have its rights, or forget it.
+        author_id="",
         author="KIMAs",
         text="",
         sent_at=datetime.now(UTC),

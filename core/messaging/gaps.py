@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -120,10 +120,10 @@ async def find_gaps(
     gaps.sort(key=lambda gap: (not gap.is_open, -len(gap.questions), -gap.earlier_count, -gap.last_at.timestamp()))
     pages = await asyncio.gather(*(_find_page(gap.typical.text, library) for gap in gaps[:MAX_PAGES]))
     with_pages = [replace(gap, page=page) for gap, page in zip(gaps, pages, strict=False)]
-    # All of this takes a while: who was forgotten in it is not quoted.
-    remembered = await reports.find_remembered([gap.typical.number for gap in gaps])
-    left_gaps = [gap for gap in (*with_pages, *gaps[MAX_PAGES:]) if gap.typical.number in remembered]
-    return GapReport(left_gaps, is_cut)
+    # All of this takes a while: nobody is quoted who was forgotten in it, nor what is not told any more.
+    told_numbers = await reports.find_told(numbers, reader=question_filter.reader, is_public=question_filter.is_public)
+    left_gaps = (_keep_told(gap, told_numbers) for gap in (*with_pages, *gaps[MAX_PAGES:]))
+    return GapReport([gap for gap in left_gaps if gap], is_cut)
 
 
 async def _list_asking(
@@ -188,6 +188,13 @@ def _to_gap(lacking: Sequence[ListedQuestion], answers: Sequence[ListedQuestion]
         last_at=last_at,
         answered_count=sum(item.received_at > last_at for item in answers),
     )
+
+
+def _keep_told(gap: Gap, told_numbers: Container[int]) -> Gap | None:
+    """Return a gap with those of its questions that are told, by their numbers; None if none is that stands for it."""
+    questions = [item for item in gap.questions if item.number in told_numbers]
+    typical = next((item for item in (gap.typical, *questions) if item.number in told_numbers), None)
+    return replace(gap, typical=typical, questions=questions) if typical else None
 
 
 async def _find_page(text: str, library: Library | None) -> Passage | None:

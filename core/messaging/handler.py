@@ -43,9 +43,11 @@ from core.settings import OutgoingSettings, Settings
 from core.settings.audience import OWNERS
 from core.storage.chat_history import ChatHistory
 from core.storage.messages import Journal
+from core.storage.reports import ReportRepository
 from core.storage.tables import may_be_shown
 from core.types import (
     NOTICE_PURPOSES,
+    QUOTED_QUESTIONS,
     RETELLING_COMMANDS,
     Attachment,
     Message,
@@ -98,6 +100,7 @@ class Handler:
         self._settings = settings
         self._journal = journal
         self._history = ChatHistory(journal.database)
+        self._reports = ReportRepository(journal.database)
         self._answer = answer
         self._gate = stages.gate
         self._dispatcher = stages.dispatcher
@@ -224,12 +227,15 @@ class Handler:
     async def _require_report(self, adapter: Adapter, message: Message, delivery: JournaledDelivery) -> None:
         """Raise `RightsChanged` where a report may not be posted any more.
 
-        Somebody whose question it has was forgotten, a source was closed, or the chat is told no more, as that of
-        somebody who is no owner any more.
+        Somebody whose question it has was forgotten, a source or a thread was closed, or the chat is told no more, as
+        that of somebody who is no owner any more.
         """
         await self._require_readers(adapter, message, delivery)
-        is_told = self._permissions.gets_alerts(message)
-        if not is_told or (message.origin.root_id == OWNERS and not self._permissions.is_told_to_owner(message)):
+        is_for_owner = message.origin.root_id == OWNERS
+        numbers = frozenset(message.reference.get(QUOTED_QUESTIONS, ()))
+        are_told = await self._reports.find_told(numbers, reader=None, is_public=not is_for_owner) == numbers
+        is_told = are_told and self._permissions.gets_alerts(message)
+        if not is_told or (is_for_owner and not self._permissions.is_told_to_owner(message)):
             raise RightsChanged("", skip(SkipReason.RIGHTS_CHANGED))
 
     async def _require_readers(self, adapter: Adapter, message: Message, delivery: JournaledDelivery) -> None:

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, WithJsonSchema
 
 from core.errors import UsageError
 from core.settings.base import OPERATOR_PLATFORM
-from core.types import NETWORK_PLATFORM, PlatformName
+from core.types import FORGES, NETWORK_PLATFORM, PlatformName
 
 if TYPE_CHECKING:
     from core.settings import Settings
@@ -49,7 +49,6 @@ _CHAT_FORMS = {
 _CONTACT_FORMS = {**_PERSON_FORMS, "telegram": r"\d+|@\w+"}
 # Where people's names are unique, and their ids.
 _HANDLE_PLATFORMS = ("mastodon", "bluesky", "github", "gitlab")
-_CASELESS_PLATFORMS = ("github", "gitlab")
 # Where a chat may carry the name of a further bot.
 BOT_NAMING_PLATFORMS = ("telegram", "mastodon", "bluesky")
 CHAT_EXAMPLES = (
@@ -90,7 +89,7 @@ def is_handle(platform: str, text: str) -> bool:
 
 def fold_person(person: PlatformName) -> PlatformName:
     """Return somebody as messages name them: logins of forges in small letters, as they may be typed in any."""
-    return replace(person, id=person.id.lower()) if person.platform in _CASELESS_PLATFORMS else person
+    return replace(person, id=person.id.lower()) if person.platform in FORGES else person
 
 
 def can_be_private(entry: str) -> bool:

@@ -38,6 +38,10 @@ _COLUMN_NAMES = (
     "in_main_chat",
 )
 
+# What is somebody's in a message: what it brings may be somebody else's.
+_WORDS = ("author_id", "text", "quoted", "attachments")
+_SELECT_WORDS = select(*(messages.c[name] for name in _WORDS)).with_for_update()
+
 
 @dataclass(frozen=True, slots=True)
 class HistoryMessage:
@@ -254,12 +258,8 @@ def has_question(connection: Connection, message: Message) -> bool:
     is_repeating = message.command == HANDOFF_COMMAND or message.origin.purpose == "retry"
     if not (is_repeating and message.author_id):
         return True
-    # What it brings may be somebody else's.
-    names = ("author_id", "text", "quoted", "attachments")
-    question = select(*(messages.c[name] for name in names))
-    question = question.filter_by(**bot_values(message), id=message.question_id).with_for_update()
-    row = connection.execute(question).first()
-    return row is None or all(getattr(row, name) or not getattr(message, name) for name in names)
+    question = _SELECT_WORDS.filter_by(**bot_values(message), id=message.question_id)
+    return _has_words_of(connection.execute(question).first(), message)
 
 
 def are_remembered(connection: Connection, numbers: Collection[int]) -> bool:
@@ -274,13 +274,17 @@ def are_remembered(connection: Connection, numbers: Collection[int]) -> bool:
 
 
 async def are_all_remembered(connection: AsyncConnection, words_of: Sequence[Message]) -> bool:
-    """Return whether nobody who wrote these messages was forgotten: nor is anybody until the commit."""
+    """Return whether nobody who wrote these messages, or is quoted, was forgotten: nor is anybody until the commit."""
     for message in words_of:
-        author = select(messages.c.author_id).filter_by(**identity_values(message)).with_for_update()
-        row = (await connection.execute(author)).first()
-        if row is not None and message.author_id and not row.author_id:
+        words = _SELECT_WORDS.filter_by(**identity_values(message))
+        if not _has_words_of((await connection.execute(words)).first(), message):
             return False
     return True
+
+
+def _has_words_of(row: Row[Any] | None, message: Message) -> bool:
+    """Return whether the row of a message, if there is one, has all that the message has: what it brings as well."""
+    return row is None or all(getattr(row, name) or not getattr(message, name) for name in _WORDS)
 
 
 def is_user_message() -> ColumnElement[bool]:

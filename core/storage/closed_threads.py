@@ -19,12 +19,14 @@ async def close_thread(database: Database, platform: str, chat: str, thread: str
 
     What was cached in the chat goes: it may have been asked there. Raises `StoreError`.
     """
+    counts = list[int]()
     async with database.transaction() as connection:
-        for table in (taught_answers, messages):
+        # The messages first: who keeps a lesson of one at this moment has locked it until it is there.
+        for table in (messages, taught_answers):
             columns = table.c
             is_within = or_(columns.thread == thread, columns.thread.startswith(f"{thread}/", autoescape=True))
             opened = update(table).filter_by(platform=platform, chat=chat, in_restricted_thread=False).where(is_within)
-            result = await connection.execute(opened.values(in_restricted_thread=True))
-        if result.rowcount:
+            counts.append((await connection.execute(opened.values(in_restricted_thread=True))).rowcount)
+        if counts[0]:
             await connection.execute(delete(replies).where(is_reply_in(platform, chat)))
-        return result.rowcount
+    return counts[0]

@@ -6,7 +6,7 @@ A draft is the unfinished row of its question. Posted, it is delivered like any 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, Row, select, update
 
 from core.runtime.tasks import uncancellable
 from core.storage.engine import Repository
-from core.storage.message_rows import get_skip_values, read_delivery, to_delivery, to_message
+from core.storage.message_rows import get_skip_values, read_delivery, read_left, to_delivery, to_message
 from core.storage.overrides import AuditEntry, write_entry
 from core.storage.tables import DRAFTED, identity_values, messages
 from core.types import Message, Reply, Skip, SkipReason
@@ -66,22 +66,37 @@ class DraftRepository(Repository):
         return [(_to_draft(row, Reply("")), row.reason) for row in lost_rows]
 
     async def approve(self, draft: Draft, reply: Reply, entry: AuditEntry) -> bool:
-        """Leave a reply to be delivered in place of a draft; return False if something was decided before."""
-        values = {"state": "answering", "delivery": to_delivery(reply, {}), "settled_at": datetime.now(UTC)}
-        return await self._settle(draft, values, entry)
+        """Leave a reply to be delivered in place of a draft; return False if something was decided before.
+
+        Somebody may have been forgotten since the draft was read: what went from it then stays away.
+        """
+
+        def make(delivery: Mapping[str, Any]) -> Mapping[str, Any]:
+            left_reply = read_left(reply, delivery)
+            return {"state": "answering", "delivery": to_delivery(left_reply, {}), "settled_at": datetime.now(UTC)}
+
+        return await self._settle(draft, make, entry)
 
     async def drop(self, draft: Draft, skip: Skip, entry: AuditEntry | None = None) -> bool:
         """Close the question of a draft without an answer; return False if something was decided before."""
         values = {**get_skip_values(skip), "state": "silent", "settled_at": datetime.now(UTC), "delivery": None}
-        return await self._settle(draft, values, entry)
+        return await self._settle(draft, lambda _: values, entry)
 
     @uncancellable
-    async def _settle(self, draft: Draft, values: Mapping[str, Any], entry: AuditEntry | None) -> bool:
-        """Write what was decided and its entry in the audit. Of two decisions at once the first counts."""
+    async def _settle(
+        self, draft: Draft, make_values: Callable[[Mapping[str, Any]], Mapping[str, Any]], entry: AuditEntry | None
+    ) -> bool:
+        """Write what was decided, made of the reply that waits, and its entry in the audit.
+
+        Of two decisions at once the first counts.
+        """
         async with self._database.transaction() as connection:
-            statement = update(messages).filter_by(number=draft.number, state=DRAFTED)
-            if not (await connection.execute(statement.values(values))).rowcount:
+            waiting = select(messages.c.delivery).filter_by(number=draft.number, state=DRAFTED).with_for_update()
+            row = (await connection.execute(waiting)).first()
+            if row is None:
                 return False
+            values = make_values(row.delivery)
+            await connection.execute(update(messages).filter_by(number=draft.number).values(values))
             if entry:
                 await write_entry(connection, entry)
         return True

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Collection, Container, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from functools import partial
@@ -16,17 +15,17 @@ from sqlalchemy import Row, Text, and_, case, cast, delete, func, null, or_, sel
 
 from core.catalogue import ENGLISH
 from core.runtime.tasks import uncancellable
+from core.storage.lesson_erasure import erase_lessons
 from core.storage.message_rows import FORMER_TEXTS
 from core.storage.moved_chats import list_places, list_timelines
 from core.storage.tables import (
     DRAFTED,
+    DROPPED_STATE,
     answers,
     feedback,
     is_reply_in,
     messages,
     replies,
-    taught_answers,
-    to_document_name,
 )
 from core.storage.told_words import (
     find_quoted_words,
@@ -34,12 +33,14 @@ from core.storage.told_words import (
     get_description,
     get_written_text,
     is_forward,
+    lists,
     may_bring_answer,
     to_phrases,
     to_words,
 )
 from core.types import (
     ASK_COMMANDS,
+    FORGES,
     HANDOFF_COMMAND,
     RATING_COMMAND,
     RETELLING_COMMANDS,
@@ -90,10 +91,8 @@ CONVERSATION_TIME = timedelta(hours=24)
 _IS_TO_BE_DROPPED = or_(
     messages.c.state == DRAFTED, and_(messages.c.state.not_in(FINISHED_STATES), messages.c.delivery.is_not(null()))
 )
-_DROPPED_STATE = (("state", "silent"), ("reason", SkipReason.DRAFT_FORGOTTEN.text))
-_DROPPED_VALUES = {**dict(_DROPPED_STATE), "delivery": null()}
+_DROPPED_VALUES = {**DROPPED_STATE, "delivery": null()}
 _NO_QUOTATION = {"quoted": "", **dict.fromkeys(("attachments", "image_description", "quoted_authors"), null())}
-_WITHOUT_TEACHER = {"taught_by": "", "teacher": ""}
 # A report or a list of questions that somebody carries on has one of hers where it has so many of her phrases.
 TOLD_PHRASES = 2
 # What is looked at in the messages of others.
@@ -206,70 +205,22 @@ async def _erase_rows(connection: AsyncConnection, place: Mapping[str, str], aut
     """
     by_person = {**place, "author_id": author_id}
     # As long as it is known whose words others have brought.
-    await _erase_lessons(connection, place, author_id)
+    await erase_lessons(connection, place, author_id)
     await _erase_cached(connection, by_person)
     # Before the drafts: what was asked about them is known by their words.
     await _erase_copies(connection, place, author_id)
     await _erase_drafts(connection, by_person)
     await _erase_calls(connection, place, author_id)
-    # Earlier versions kept the reviewer's name: it is that of the messages, as long as these are there.
-    names = select(messages.c.author).filter_by(platform=place["platform"], author_id=author_id)
-    is_reviewer = or_(
-        taught_answers.c.reviewer == f"{place['platform']}:{author_id}",
-        # A name is no id: only where the person is.
-        and_(*(taught_answers.c[name] == value for name, value in place.items()), taught_answers.c.reviewer.in_(names)),
-    )
-    await connection.execute(
-        update(taught_answers).where(taught_answers.c.reviewer != "", is_reviewer).values(reviewer="")
-    )
     is_finished = messages.c.state.in_(FINISHED_STATES)
-    # The id of a press may have its author in it, and no platform delivers an old one again.
+    # The id of a press may have its author in it. No platform delivers an old one again but forges, where it has not.
     await connection.execute(
         delete(messages)
         .filter_by(**by_person, command=RATING_COMMAND)
-        .where(is_finished, messages.c.id.contains(author_id, autoescape=True))
+        .where(is_finished, messages.c.id.contains(author_id, autoescape=True), messages.c.platform.not_in(FORGES))
     )
     result = await connection.execute(update(messages).filter_by(**by_person).where(is_finished).values(ERASED_VALUES))
     await connection.execute(delete(feedback).filter_by(**place, author_id=author_id))
     return result.rowcount
-
-
-async def _erase_lessons(connection: AsyncConnection, place: Mapping[str, str], author_id: str) -> None:
-    """Erase what somebody taught, asked, or was quoted with, unless it is approved: then it loses their name."""
-    columns = taught_answers.c
-    bringing = select(messages.c.id, messages.c.reply_to).filter_by(**place, command="learn")
-    quoting = (await connection.execute(bringing.where(_brings(author_id)))).all()
-    is_quoted = columns.lesson.in_({message_id for row in quoting for message_id in row} - {""})
-    is_involved = or_(columns.asked_by == author_id, columns.taught_by == author_id, is_quoted)
-    is_forgotten = and_(is_involved, columns.state != "approved")
-    forgotten = select(columns.number).filter_by(**place).where(is_forgotten)
-    await _erase_told_lessons(connection, (await connection.scalars(forgotten)).all())
-    await connection.execute(delete(taught_answers).filter_by(**place).where(is_forgotten))
-    await connection.execute(update(taught_answers).filter_by(**place, asked_by=author_id).values(asked_by=""))
-    await connection.execute(update(taught_answers).filter_by(**place, taught_by=author_id).values(_WITHOUT_TEACHER))
-    own_thread = PERSONAL_THREAD + author_id
-    is_in_own_thread = or_(columns.thread == own_thread, columns.thread.startswith(f"{own_thread}:", autoescape=True))
-    await connection.execute(
-        update(taught_answers).filter_by(**place).where(is_in_own_thread).values(thread=PERSONAL_THREAD)
-    )
-
-
-async def _erase_told_lessons(connection: AsyncConnection, numbers: Collection[int]) -> None:
-    """Erase what was answered anywhere from taught answers while they were approved: they are no knowledge any more."""
-    columns = messages.c
-    for number in numbers:
-        name = json.dumps(to_document_name(number)).rstrip('"')
-
-        def has_name(column: ColumnElement[Any], name: str = name) -> ColumnElement[bool]:
-            return cast(column, Text).contains(name, autoescape=True)
-
-        await connection.execute(delete(replies).where(has_name(replies.c.reply)))
-        is_cited = or_(has_name(columns.citations), has_name(columns.delivery))
-        cited_values = {"reply": "", "citations": null(), "delivery": null()}
-        dropped = {name: case((columns.state == DRAFTED, value), else_=columns[name]) for name, value in _DROPPED_STATE}
-        await connection.execute(update(messages).where(is_cited).values(**cited_values, **dropped, trace=null()))
-        # It was found, and not cited.
-        await connection.execute(update(messages).where(has_name(columns.trace)).values(trace=null()))
 
 
 async def _erase_drafts(connection: AsyncConnection, by_person: Mapping[str, str]) -> None:
@@ -293,7 +244,7 @@ async def _erase_calls(connection: AsyncConnection, place: Mapping[str, str], au
     """Erase a person's id where they were called to questions of others; a call that is not posted yet stays."""
     columns = messages.c
     calls = select(columns.number, columns.mentioned_users).filter_by(**place)
-    calls = calls.where(_lists(columns.mentioned_users, author_id), columns.state.in_(FINISHED_STATES))
+    calls = calls.where(lists(columns.mentioned_users, author_id), columns.state.in_(FINISHED_STATES))
     for row in (await connection.execute(calls)).all():
         others = [person for person in row.mentioned_users if person != author_id]
         values = {"mentioned_users": others or null()}
@@ -319,12 +270,7 @@ async def _erase_cached(connection: AsyncConnection, by_person: Mapping[str, str
 
 def _brings(author_id: str) -> ColumnElement[bool]:
     """Return the condition that a message of somebody else brings words or files of a person."""
-    return _lists(messages.c.quoted_authors, author_id)
-
-
-def _lists(ids: ColumnElement[Any], author_id: str) -> ColumnElement[bool]:
-    """Return the condition that a column with a list of ids has that of a person."""
-    return cast(ids, Text).contains(json.dumps(author_id), autoescape=True)
+    return lists(messages.c.quoted_authors, author_id)
 
 
 @dataclass(slots=True)
@@ -426,10 +372,10 @@ class _Said:
         reply = waiting.get("text") or row.reply
         if reply and (to_phrases(reply) - to_phrases(asked)) & self.phrases:
             values |= {"reply": "", "citations": null(), "trace": null(), "delivery": null()}
-            values |= _DROPPED_VALUES if row.state == DRAFTED else {}
         elif changes := self._find_copies_in_waiting(row, asked, is_brought=is_brought):
             values |= {"delivery": {**waiting, **changes}}
-        return values
+        # A team decides about nothing whose question or answer is gone.
+        return values | _DROPPED_VALUES if row.state == DRAFTED and _is_told_without(values) else values
 
     def _find_copies_in_waiting(self, row: Row[*tuple[Any, ...]], asked: str, *, is_brought: bool) -> dict[str, Any]:
         """Return what is to be changed beside an answer that waits, and that has no words of the person itself."""
@@ -489,6 +435,7 @@ async def _erase_copies(connection: AsyncConnection, place: Mapping[str, str], a
         copies = await asyncio.to_thread(_find_all_copies, said, rows)
         for number, values in copies.items():
             await connection.execute(update(messages).filter_by(number=number).values(values))
+        await _drop_notices(connection, {number for number, values in copies.items() if _is_told_without(values)})
     await _erase_retold(connection, place["platform"], said_in)
 
 
@@ -518,6 +465,21 @@ async def _erase_retold(connection: AsyncConnection, platform: str, said_in: Map
             rows = (await connection.execute(told)).all()
             for number, values in (await asyncio.to_thread(_find_all_retold, said, rows)).items():
                 await connection.execute(update(messages).filter_by(number=number).values(values))
+
+
+async def _drop_notices(connection: AsyncConnection, numbers: Container[int]) -> None:
+    """Drop the notices to teams that wait for their platform and tell of some questions and drafts."""
+    columns = messages.c
+    notices = select(columns.number, columns.root_id).where(columns.purpose == "draft", columns.delivery.is_not(null()))
+    for row in (await connection.execute(notices)).all():
+        if int(row.root_id) in numbers:
+            dropped = update(messages).filter_by(number=row.number).values(text="", **_DROPPED_VALUES)
+            await connection.execute(dropped)
+
+
+def _is_told_without(values: Mapping[str, Any]) -> bool:
+    """Return whether the new values of a row take its words, or those of its answer: a notice has them, too."""
+    return not values.keys().isdisjoint(("text", "reply"))
 
 
 async def _drop_retelling(connection: AsyncConnection, said: Collection[_Said]) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
-from sqlalchemy import ColumnElement, Select, Table, Text, and_, cast, exists, func, or_, select
+from sqlalchemy import ColumnElement, Select, Table, and_, exists, func, or_, select
 
 from core.storage.moved_chats import list_places, list_timelines
 from core.storage.tables import feedback, messages, taught_answers
+from core.storage.told_words import lists
 from core.types import Message
 
 if TYPE_CHECKING:
@@ -42,14 +42,17 @@ def _select_something(place: Mapping[str, str], author_id: str) -> Select[tuple[
         return or_(asked_at.is_(None), moment >= asked_at)
 
     is_own = and_(columns.author_id == author_id, columns.command != "forget")
-    brings = cast(columns.quoted_authors, Text).contains(json.dumps(author_id), autoescape=True)
+    brings = lists(columns.quoted_authors, author_id)
     lessons = taught_answers.c
     is_in_lesson = or_(lessons.asked_by == author_id, lessons.taught_by == author_id)
+    # Owners edit what was taught in other chats, too.
+    is_edited = lists(lessons.editors, {**place, "author_id": author_id})
     return select(
         or_(
             exists().where(*_is_in(messages, place), or_(is_own, brings), is_newer(columns.received_at)),
             exists().where(*_is_in(feedback, place), feedback.c.author_id == author_id, is_newer(feedback.c.at)),
             exists().where(*_is_in(taught_answers, place), is_in_lesson, is_newer(lessons.at)),
+            exists().where(is_edited, is_newer(lessons.at)),
         )
     )
 

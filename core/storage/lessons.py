@@ -9,13 +9,14 @@ from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, Row, delete, insert, null, or_, select, update
 from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.catalogue import ENGLISH, Messages
 from core.errors import MessageDeleted, UsageError
 from core.runtime.tasks import uncancellable
 from core.storage.chat_history import are_all_remembered, is_readable_from
 from core.storage.engine import Repository
-from core.storage.tables import chat_values, messages, taught_answers
+from core.storage.tables import chat_values, identity_values, messages, taught_answers
 from core.types import Message, SkipReason
 
 ReviewState = Literal["pending", "approved", "rejected"]
@@ -61,11 +62,11 @@ class TaughtAnswerRepository(Repository):
     ) -> int | None:
         """Store the answer in a message for review and return its number; None if it is stored already.
 
-        Its words are those of the messages `words_of`. Raises `MessageDeleted` where somebody who wrote one was
-        forgotten meanwhile.
+        Its words are those of the messages `words_of`. Raises `MessageDeleted` where somebody who wrote one, or whom
+        it quotes, was forgotten meanwhile.
 
-        It belongs to the place of the message: what was taught in a closed thread is listed in no other one, and what
-        was taught where `closed_sources` can be seen is told only to who sees them.
+        It belongs to the place of the message: what was taught in a closed thread, also one that was closed meanwhile,
+        is listed in no other one, and what was taught where `closed_sources` can be seen is told only to who sees them.
         """
         values = {
             **chat_values(message.key),
@@ -85,6 +86,8 @@ class TaughtAnswerRepository(Repository):
         async with self._database.transaction() as connection:
             if not await are_all_remembered(connection, words_of):
                 raise MessageDeleted(SkipReason.DRAFT_FORGOTTEN.text)
+            if await _is_any_closed(connection, words_of):
+                values["in_restricted_thread"] = True
             try:
                 async with connection.begin_nested():
                     result = await connection.execute(insert(taught_answers).values(values))
@@ -116,12 +119,12 @@ class TaughtAnswerRepository(Repository):
 
     @uncancellable
     async def edit(
-        self, number: int, answer: str, closed_sources: Collection[str], texts: Messages = ENGLISH
+        self, message: Message, number: int, answer: str, closed_sources: Collection[str], texts: Messages = ENGLISH
     ) -> TaughtAnswer:
-        """Replace the text of an answer, which then waits for a review again.
+        """Replace the text of an answer by one of a message's author; it then waits for a review again.
 
         `closed_sources` can be seen where the new text was written: it may tell of them. Raises `UsageError` for an
-        unknown number and for an empty text.
+        unknown number and for an empty text, and `MessageDeleted` where its author was forgotten meanwhile.
         """
         if not answer.strip():
             raise UsageError(texts.new_answer_missing)
@@ -131,7 +134,7 @@ class TaughtAnswerRepository(Repository):
             "reviewer": "",
             "reviewed_at": None,
         }
-        return await self._change(number, values, texts, closed_sources)
+        return await self._change(number, values, texts, closed_sources, editing=message)
 
     @uncancellable
     async def set_closed_sources(self, numbers: Collection[int] | None, closed_sources: Collection[str]) -> int:
@@ -162,19 +165,40 @@ class TaughtAnswerRepository(Repository):
         )
 
     async def _change(
-        self, number: int, values: Mapping[str, object], texts: Messages, closed_sources: Collection[str] = ()
+        self,
+        number: int,
+        values: Mapping[str, object],
+        texts: Messages,
+        closed_sources: Collection[str] = (),
+        *,
+        editing: Message | None = None,
     ) -> TaughtAnswer:
-        """Change an answer, which tells of `closed_sources` from now on, too."""
+        """Change an answer, which tells of `closed_sources` from now on, too, and has words of who is `editing` it."""
         chosen = select(taught_answers).filter_by(number=number)
         async with self._database.transaction() as connection:
+            # First the message and then the answer, as who is forgotten does.
+            if editing and not await are_all_remembered(connection, [editing]):
+                raise MessageDeleted(SkipReason.DRAFT_FORGOTTEN.text)
             row = (await connection.execute(chosen.with_for_update())).first()
             if row is None:
                 raise UsageError(texts.no_such_answer.format(number=number))
             if row.closed_sources is not None:
                 values = {**values, "closed_sources": sorted({*row.closed_sources, *closed_sources})}
+            if editing:
+                editor = {**chat_values(editing.key), "author_id": editing.author_id}
+                others = [other for other in row.editors or () if other != editor]
+                values = {**values, "editors": [*others, editor]}
             await connection.execute(update(taught_answers).filter_by(number=number).values(values))
             row = (await connection.execute(chosen)).one()
         return _to_taught_answer(row)
+
+
+async def _is_any_closed(connection: AsyncConnection, words_of: Sequence[Message]) -> bool:
+    """Return whether one of these messages is in a closed thread by now, whatever it was when it was read."""
+    for each in words_of:
+        if await connection.scalar(select(messages.c.in_restricted_thread).filter_by(**identity_values(each))):
+            return True
+    return False
 
 
 def _is_taught_in_public(reader: Message) -> ColumnElement[bool]:

@@ -336,7 +336,8 @@ class Journal:
     ) -> Literal["author", "others", ""]:
         """Return whether a message was dropped with its author, or else somebody in some `parts` of it or in `others`.
 
-        If its reply `is_final`, it is dropped as well where it is finished. All of it holds at one moment.
+        Also where `others` may not be told of there any more: their thread was closed. If its reply `is_final`, it is
+        dropped as well where it is finished. All of it holds at one moment.
         """
         parameters = {**statements.identify(message), "others": list(others)}
         row = await self.database.fetch_first(statements.select_state(*parts), parameters)

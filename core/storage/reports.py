@@ -125,10 +125,7 @@ class ReportRepository(Repository):
             conditions.append(columns.chat.in_(question_filter.chats))
         if question_filter.text:
             conditions.append(columns.text.icontains(question_filter.text, autoescape=True))
-        if question_filter.reader:
-            conditions.append(is_readable_from(question_filter.reader))
-        if question_filter.is_public:
-            conditions.append(~or_(columns.private, columns.in_restricted_thread))
+        conditions += _find_told(question_filter.reader, is_public=question_filter.is_public)
         if question_filter.until:
             conditions.append(columns.received_at < question_filter.until)
         if before is not None:
@@ -157,10 +154,16 @@ class ReportRepository(Repository):
         )
         return [ListedQuestion(*row) for row in await self._database.fetch_all(query.limit(limit))]
 
-    async def find_remembered(self, numbers: Collection[int]) -> frozenset[int]:
-        """Return those of some messages, by their numbers, whose authors and words are still there."""
+    async def find_told(
+        self, numbers: Collection[int], *, reader: Message | None, is_public: bool = False
+    ) -> frozenset[int]:
+        """Return those of some messages, by their numbers, whose authors and words are still there, and told.
+
+        `reader` and `is_public` are those of a `QuestionFilter`.
+        """
         columns = messages.c
-        query = select(columns.number).where(columns.number.in_(numbers), columns.author_id != "", columns.text != "")
+        conditions = (columns.author_id != "", columns.text != "", *_find_told(reader, is_public=is_public))
+        query = select(columns.number).where(columns.number.in_(numbers), *conditions)
         return frozenset(row.number for row in await self._database.fetch_all(query))
 
     async def count_states(self, since: datetime) -> Mapping[str, int]:
@@ -254,6 +257,12 @@ class ReportRepository(Repository):
             .order_by(ratings.at.desc(), ratings.number.desc())
         )
         return [RatedAnswer(*row) for row in await self._database.fetch_all(query.limit(limit))]
+
+
+def _find_told(reader: Message | None, *, is_public: bool) -> list[ColumnElement[bool]]:
+    """Return the conditions that messages are told to a reader, or in public."""
+    conditions = [is_readable_from(reader)] if reader else []
+    return [*conditions, ~or_(messages.c.private, messages.c.in_restricted_thread)] if is_public else conditions
 
 
 def _first_number(since: datetime) -> ColumnElement[int]:

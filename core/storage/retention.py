@@ -7,13 +7,13 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from sqlalchemy import delete, or_, select
+from sqlalchemy import and_, delete, or_, select
 
 from core.errors import StoreError
 from core.observability.logs import get_logger
 from core.settings import Settings
 from core.storage.tables import messages
-from core.types import PAGE_PURPOSES, RATING_COMMAND
+from core.types import FORGES, PAGE_PURPOSES, RATING_COMMAND
 
 if TYPE_CHECKING:
     from core.storage.engine import Database
@@ -112,10 +112,12 @@ async def _find_last_time(journal: Journal) -> float | None:
 async def delete_events(database: Database, before: datetime) -> int:
     """Delete presses of buttons, reactions, and what the bot was asked by the opening of a page; return how many.
 
-    No platform delivers one again after so long, and what they changed is stored elsewhere.
+    No platform but forges delivers one again after so long, and what they changed is stored elsewhere. That of a forge
+    stays: it would count again, also for somebody who was forgotten.
     """
     columns = messages.c
-    is_event = or_(columns.command == RATING_COMMAND, columns.purpose.in_(PAGE_PURPOSES))
+    is_press = and_(columns.command == RATING_COMMAND, columns.platform.not_in(FORGES))
+    is_event = or_(is_press, columns.purpose.in_(PAGE_PURPOSES))
     is_settled = columns.state.in_(("answered", "failed", "silent"))
     expired = select(columns.number).where(is_event, is_settled, columns.settled_at < before).limit(BATCH_SIZE)
     event_count = 0

@@ -142,8 +142,16 @@ def select_parts(*parts: str) -> Select[Any]:
 
 @cache
 def select_state(*parts: str) -> Select[Any]:
-    """Return the query whether a message was dropped, and how many of `others` are remembered, then of some columns."""
-    other_count = select(func.count()).select_from(SELECT_REMEMBERED.subquery()).scalar_subquery()
+    """Return the query whether a message was dropped, and how many of `others` are told there, then of some columns.
+
+    Those are remembered, and in no other thread that is closed by now.
+    """
+    other = messages.alias()
+    is_same_thread = and_(other.c.thread == _COLUMNS.thread, _COLUMNS.in_restricted_thread)
+    is_told = and_(
+        other.c.number.in_(SELECT_REMEMBERED.correlate(None)), or_(~other.c.in_restricted_thread, is_same_thread)
+    )
+    other_count = select(func.count()).select_from(other).where(is_told).correlate(messages).scalar_subquery()
     columns = (_COLUMNS.state, _COLUMNS.owner, _IS_DROPPED.label("is_dropped"), other_count.label("other_count"))
     return select(*columns, *(_COLUMNS[part] for part in parts)).where(_IS_OWN)
 

@@ -9,12 +9,14 @@ from datetime import UTC, datetime, timedelta
 import sqlalchemy as sa
 
 from core.settings.audience import ALL_CHATS, ALL_OPEN, to_narrowest
-from core.types import ConversationKey, Message
+from core.types import ConversationKey, Message, SkipReason
 
 metadata = sa.MetaData()
 
 # The state of a question whose answer waits until a team has decided about it.
 DRAFTED = "drafted"
+# What becomes of a message whose answer is never to be posted: somebody in it was forgotten.
+DROPPED_STATE = {"state": "silent", "reason": SkipReason.DRAFT_FORGOTTEN.text}
 # Another machine's clock may be ahead by so much.
 CLOCK_TOLERANCE = timedelta(minutes=1)
 
@@ -263,7 +265,8 @@ feedback = sa.Table(
 # Answers that people gave, each with its question: `state` is pending, approved or rejected. `lesson` is the id of the
 # message that the answer was taken from. What was taught in a closed thread is listed in no other place of its chat;
 # `thread` is null where an earlier version did not say. `closed_sources` are the labels of those that its place could
-# see when it was taught; null where an earlier version did not say.
+# see when it was taught; null where an earlier version did not say. `editors` are those who have changed the answer
+# since, each with the platform and the chat where they did.
 taught_answers = sa.Table(
     "taught_answers",
     metadata,
@@ -276,6 +279,7 @@ taught_answers = sa.Table(
     sa.Column("thread", Text(128)),
     sa.Column("in_restricted_thread", sa.Boolean, nullable=False, default=False, server_default=sa.false()),
     sa.Column("closed_sources", sa.JSON(none_as_null=True)),
+    sa.Column("editors", sa.JSON(none_as_null=True)),
     sa.Index("taught_answers_lesson", "platform", "chat", "lesson", unique=True),
     sa.Index("taught_answers_state", "state"),
     # A number that people have seen never becomes that of another answer.

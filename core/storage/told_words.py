@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Set
 from typing import Any
 
-from sqlalchemy import Row, null
+from sqlalchemy import ColumnElement, Row, Text, cast, null
 
 from core.language.tokens import lexical_tokens
 
@@ -36,6 +37,11 @@ def get_written_text(trace: Mapping[str, Any]) -> str:
 def get_description(row: Row[*tuple[Any, ...]]) -> str:
     """Return what a message's attachments say, also where its answer waits."""
     return str(row.image_description or (row.delivery or {}).get("image_description") or "")
+
+
+def lists(column: ColumnElement[Any], value: str | Mapping[str, str]) -> ColumnElement[bool]:
+    """Return the condition that a column with a list has a value: an id, or what else JSON has in that order."""
+    return cast(column, Text).contains(json.dumps(value), autoescape=True)
 
 
 def is_forward(row: Row[*tuple[Any, ...]]) -> bool:

@@ -11,6 +11,7 @@ from core.types.messages import (
     NOTICE_PURPOSES as NOTICE_PURPOSES,
     PAGE_PURPOSES as PAGE_PURPOSES,
     POST as POST,
+    QUOTED_QUESTIONS as QUOTED_QUESTIONS,
     RATING_COMMAND as RATING_COMMAND,
     RETELLING_COMMANDS as RETELLING_COMMANDS,
     RETRY as RETRY,
@@ -39,6 +40,7 @@ from core.types.messages import (
     Turn as Turn,
 )
 from core.types.names import (
+    FORGES as FORGES,
     NAMESPACED_CHAT_PLATFORMS as NAMESPACED_CHAT_PLATFORMS,
     NETWORK_PLATFORM as NETWORK_PLATFORM,
     PlatformName as PlatformName,

@@ -29,6 +29,8 @@ RATING_COMMAND = "thumbs"
 PERSONAL_THREAD = "command:"
 # The `reference` of a message has this where its author alone is to see what answers it.
 FOR_ASKER = "for_asker"
+# In the `reference` of a report: the numbers of the questions that it quotes.
+QUOTED_QUESTIONS = "quoted_questions"
 # What the bot's comments on forges end in, so that it knows them again; readers do not see it.
 OWN_COMMENT_MARKER = "<!-- kimas "
 UP = "up"

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 NETWORK_PLATFORM = "http"
 # Every account on Mastodon and Bluesky has its own mentions, lists and timelines. People's names hold their server.
 NAMESPACED_CHAT_PLATFORMS = (NETWORK_PLATFORM, "mastodon", "bluesky")
+# They are asked what stands there: what was pressed long ago is found again at every start.
+FORGES = ("github", "gitlab")
 _NETWORK_SUFFIX = re.compile(r"@([a-z0-9][a-z0-9_-]{0,62})$")
 
 

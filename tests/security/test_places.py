@@ -245,6 +245,8 @@ KEEPERS: Mapping[str, Mapping[str, str]] = {
         "core/messaging/feedback/handoff_handler.py:HandoffHandler._learn": WITH_WORDS,
         "core/messaging/feedback/handoff_handler.py:HandoffHandler.capture_expert_answer": WITH_WORDS,
     },
+    "edit": {"core/messaging/commands/answer_commands.py:_apply_decision": WITH_WORDS},
+    "approve": {"core/messaging/drafts.py:Drafts.decide": WITH_RECORD},
     "mark_answered": {"bots/cli/chat.py:SessionFeedback.rate": OPERATOR},
     "mark_delivered": {
         "core/messaging/auto_comment/commenter.py:Commenter._comment": WITH_RECORD,
@@ -369,7 +371,7 @@ WORDLESS_READERS = {
     "FeedbackRepository.get_rating",
     "MessageLookup.find_labels",
     "MessageLookup.get_language",
-    "ReportRepository.find_remembered",
+    "ReportRepository.find_told",
     "Journal.find_unfinished",
     "Journal.find_forgotten",
     "Journal.get_told_labels",
@@ -473,7 +475,7 @@ def test_words_are_kept_only_where_it_is_checked_who_was_forgotten_meanwhile() -
         (function, name)
         for package in ("bots", "core")
         for function, receiver, name in list_calls(package)
-        if name in KEEPERS and receiver.endswith(("journal", "taught_answers"))
+        if name in KEEPERS and receiver.endswith(("journal", "taught_answers", "repository"))
     }
     known = {(function, name) for name, functions in KEEPERS.items() for function in functions}
     assert used == known, "say what is checked there, here and in docs/security.md"

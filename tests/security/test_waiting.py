@@ -13,19 +13,16 @@ import pytest
 from sqlalchemy import update
 
 from bots.daemon import gap_report
-from bots.daemon.alerts import AlertSender
-from bots.daemon.gap_report import GapReporter
 from core.errors import PlatformUnavailable
 from core.messaging.commands import digest
 from core.messaging.feedback import rating_buttons
 from core.messaging.gaps import find_gaps
-from core.runtime.clock import ClockWatch
 from core.settings import Settings
 from core.storage.moved_chats import record_move
-from core.storage.reports import ReportRepository
 from core.storage.tables import messages
 from core.types import DOWN, RATING_COMMAND, ConversationKey, Message
-from tests.support.recording_bot import Bot, RecordingAdapter, Sender, open_bot
+from tests.support.notices import make_notices
+from tests.support.recording_bot import Bot, Sender, open_bot
 
 OWNER = Sender("1", "1", is_private=True)
 GROUP = Sender("-100")
@@ -139,25 +136,6 @@ async def test_a_command_is_judged_again_before_its_reply_is_shown(
         assert (WORD in bot.output()) == (audience == ["everyone"])
 
 
-class HashedAdapter(RecordingAdapter):
-    """An adapter among those of a daemon."""
-
-    __hash__ = object.__hash__
-
-
-async def make_notices(bot: Bot, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make a report and an alert, and end before the first of them is begun."""
-    monkeypatch.setattr(gap_report, "_get_monday", lambda now: now.astimezone() - timedelta(hours=10))
-    monkeypatch.setattr(bot.processor, "_enqueue", lambda *_: None)
-    bot.adapters["telegram"] = adapter = HashedAdapter("telegram")
-    sender = AlertSender(bot.live, bot.processor.handler_for, {adapter: asyncio.create_task(adapter.open())})
-    await asyncio.wait(sender.adapters.values())
-    now = datetime.now(UTC)
-    reports = ReportRepository(bot.journal.database)
-    await GapReporter(sender, reports, bot.app.deps.library, ClockWatch()).post_due(now)
-    await sender.report({"limit daily_cost": "The limit is used up."}, now)
-
-
 @pytest.mark.parametrize("audience", [["owners"], ["everyone"]], ids=["closed", "open"])
 async def test_a_report_that_waited_tells_of_nothing_that_was_closed_since(
     tmp_path: Path, audience: Sequence[str], monkeypatch: pytest.MonkeyPatch
@@ -179,6 +157,18 @@ async def test_a_chat_that_gets_no_alerts_any_more_gets_none_that_waited(
     async with open_bot(make_settings(tmp_path, alerts={"chats": chats}), is_read=True) as bot:
         shown_text = await resume(bot)
         assert [QUESTION in shown_text, "is used up" in shown_text] == 2 * [bool(chats)]
+
+
+async def test_nobody_is_called_so_that_notices_are_theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over HTTP and on forges people choose their names. What is theirs they may forget."""
+    async with open_bot(make_settings(tmp_path), is_read=True) as bot:
+        await ask_in_vain(bot)
+        with monkeypatch.context() as patch:
+            await make_notices(bot, patch)
+        await bot.deliver(Sender(ALERTS_CHAT, "kimas"), "", "forget")
+        bot.output()
+        shown_text = await resume(bot)
+        assert [QUESTION in shown_text, "is used up" in shown_text] == [True, True]
 
 
 async def test_a_report_is_not_posted_where_less_may_be_told_of_by_now(

@@ -20,7 +20,7 @@ from aiohttp import web
 
 from core.messaging.commands.dispatcher import CommandDispatcher
 from core.storage.engine import Database
-from core.types import Message
+from core.types import NOTICE_PURPOSES, Message
 from knowledge.ports import TextKind, Vectors
 from knowledge.retrieval.library import KnowledgeLibrary
 from tests.support.knowledge import WordEmbedder
@@ -129,8 +129,9 @@ class Watch:
 
 def find_reader(message: Message) -> Sender:
     """Return who reads the reply to a message. What the bot posts by itself to a person is private."""
-    is_private = message.private or (message.author_id == "kimas" and not message.key.chat.startswith(("-", "C")))
-    author = message.key.chat if is_private and message.author_id == "kimas" else message.author_id
+    is_notice = message.origin.purpose in NOTICE_PURPOSES
+    is_private = message.private or (is_notice and not message.key.chat.startswith(("-", "C")))
+    author = message.key.chat if is_private and is_notice else message.author_id
     return Sender(message.key.chat, author, message.key.platform, is_private)
 
 

@@ -265,7 +265,7 @@ async def _apply_decision(
         await repository.decide(number, DECISIONS[action], reviewer, texts)
         return texts.answer_approved if action == "approve" else texts.answer_rejected
     closed_sources = context.permissions.closed_labels(request.message)
-    await repository.edit(number, request.arguments.get("text", ""), closed_sources, texts)
+    await repository.edit(request.message, number, request.arguments.get("text", ""), closed_sources, texts)
     return texts.answer_edited
 
 

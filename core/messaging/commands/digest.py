@@ -37,7 +37,7 @@ async def show_digest(context: CommandContext, request: CommandRequest) -> str:
     numbers = {gap.typical.number for gap in gaps}
 
     async def are_still_told() -> bool:
-        return await reports.find_remembered(numbers) == numbers
+        return await reports.find_told(numbers, reader=reader) == numbers
 
     request.watch(are_still_told)
     question_count = sum(len(gap.questions) for gap in report.open_gaps)

@@ -162,7 +162,9 @@ class HandoffHandler:
         if is_own or await self._lookup.is_own_text(message, answer):
             raise UsageError(texts.learn_own_words)
         question_message = await self._find_answered_question(message, answer_message)
-        question = message.text.strip() or (question_message.text if question_message else "")
+        # Who types the question has its words.
+        asking_message = message if message.text.strip() else question_message
+        question = asking_message.text.strip() if asking_message else ""
         if not answer.strip():
             raise UsageError(texts.learn_usage)
         if not question:
@@ -177,9 +179,9 @@ class HandoffHandler:
             taught_message = replace(
                 taught_message, key=message.key, thread_state=replace(taught_message.thread_state, is_restricted=True)
             )
-        asker_id = with_author_of_words(question_message).author_id if question_message else ""
+        asker_id = with_author_of_words(asking_message).author_id if asking_message else ""
         closed_sources = await self._read_closed_labels(message, answer_message, question_message)
-        words_of = [each for each in (answer_message, question_message) if each]
+        words_of = [each for each in (message, answer_message, question_message) if each]
         number = await self._taught_answers.submit(
             taught_message, asker_id, question, answer, closed_sources, words_of=words_of
         )

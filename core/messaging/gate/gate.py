@@ -193,6 +193,8 @@ class Gate:
         """Return what the model says, if one can; without its words where somebody in them was forgotten meanwhile."""
         if self._second_opinion is None:
             return None
+        # It is told of no other thread.
+        recent_messages = [other for other in recent_messages if other.thread == get_thread(message)]
         numbers = [other.number for other in recent_messages if other.author_id]
         with telling_of(numbers):
             opinion = await self._second_opinion.ask(message, doubt.assessment.passages, recent_messages)

@@ -27,7 +27,7 @@ from core.llm.structured_output import CallBudget, DecisionRequest, decide
 from core.observability.logs import get_logger
 from core.runtime.budget import Budget
 from core.settings import Settings
-from core.storage.chat_history import HistoryMessage, get_thread
+from core.storage.chat_history import HistoryMessage
 from core.storage.usage import UsageRepository, group_by_agent
 from core.types import Message, Passage, Question, Turn
 
@@ -90,7 +90,7 @@ class SecondOpinion:
     async def ask(
         self, message: Message, passages: Sequence[Passage], recent_messages: Sequence[HistoryMessage]
     ) -> Opinion | None:
-        """Return the model's decision; None when the learned one counts."""
+        """Return the model's decision; None when the learned one counts. The recent messages are of the same thread."""
         deps = self._deps.for_chat(message.key)
         if deps.model is None:
             return None
@@ -158,7 +158,7 @@ def _to_question(message: Message, recent_messages: Sequence[HistoryMessage]) ->
     turns = [
         Turn("user", other.text, other.author, other.author_id)
         for other in recent_messages
-        if not other.is_later and other.thread == get_thread(message) and other.text.strip()
+        if not other.is_later and other.text.strip()
     ]
     return Question(
         message.text[:MAX_MESSAGE_CHARS],

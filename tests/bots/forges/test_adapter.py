@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select
 
 from bots.common.diagnosis import Scope
 from bots.forges.adapter import MAX_WATCHED_ANSWERS, ForgeAdapter, connect
 from bots.forges.client import Comment
 from bots.forges.diagnosis import diagnose
 from core.errors import PlatformError
+from core.storage.erasure import erase_on_platform
+from core.storage.retention import delete_events
+from core.storage.tables import feedback
 from tests.support.forge_helpers import PACE, ForgeBot, settings
 from tests.support.journalled_bot import MemoryPositions
 from tests.support.peers.github import BOT, REPOSITORY, GithubPeer
@@ -325,6 +330,21 @@ async def test_reactions_rate_an_answer_and_can_be_taken_back(bot: ForgeBot, pee
     assert "up" in (await bot.outcome(f"reaction {second}"))[1]
     del peer.reactions[answer.id][reaction]
     await bot.heard(f"reaction {reaction} off")
+
+
+@pytest.mark.parametrize("login", ["ben", "on"], ids=["another name", "a name that the ids of reactions have"])
+async def test_a_rating_that_was_forgotten_stays_away(bot: ForgeBot, peer: GithubPeer, login: str) -> None:
+    """The reaction still stands there, and is found again at every start."""
+    answer = await bot.ask()
+    await peer.until_polled()
+    reaction = peer.react(answer.id, "+1", login)
+    assert "up" in (await bot.outcome(f"reaction {reaction}"))[1]
+    await erase_on_platform(bot.journal.database, "github", login, date.today())
+    await delete_events(bot.journal.database, datetime.now(UTC) + timedelta(days=1))
+    await bot.restart()
+    other = peer.react(answer.id, "-1", "cat")
+    assert "down" in (await bot.outcome(f"reaction {other}"))[1]
+    assert [row.author_id for row in await bot.journal.database.fetch_all(select(feedback))] == ["cat"]
 
 
 async def test_an_answer_that_is_watched_no_more_keeps_its_rating(bot: ForgeBot, peer: GithubPeer) -> None:

@@ -146,6 +146,25 @@ async def test_it_says_whether_the_questions_stopped(journal: Journal) -> None:
         assert "2026-11-11" in lines[2]
 
 
+@pytest.mark.parametrize("forgotten", ["newest", "older", "both"])
+async def test_no_question_of_a_gap_is_of_a_person_forgotten_meanwhile(journal: Journal, forgotten: str) -> None:
+    """One of them stands for the gap; the others are told of, too."""
+    await ask(journal, "proxy how do I set it up?", 2)
+    await ask(journal, "proxy how do I use it?", 1)
+
+    class Library(InMemoryLibrary):
+        async def group(self, texts: Sequence[str]) -> Sequence[Sequence[int]]:
+            is_hers = {"newest": messages.c.text.contains("use"), "older": messages.c.text.contains("set")}
+            conditions = [is_hers[forgotten]] if forgotten in is_hers else []
+            await journal.database.write(update(messages).where(*conditions).values(text="", author_id=""))
+            return [list(range(len(texts)))]
+
+    report = await find(journal, Library((PROXY,)))
+    told = [(gap.typical.text, [item.text for item in gap.questions]) for gap in report.gaps]
+    left = {"newest": "proxy how do I set it up?", "older": "proxy how do I use it?"}.get(forgotten)
+    assert told == ([(left, [left])] if left else [])
+
+
 async def test_what_members_wrote_is_no_markup(journal: Journal) -> None:
     await ask(journal, "proxy `x` @everyone [a](http://evil.example)\n# how do I set it?", 1)
     [line] = format_gaps((await find(journal)).gaps, messages_for("en"))
