@@ -41,7 +41,7 @@ _FREE_STEPS = 30
 
 _MODIFIERS = (
     r"export|default|pub(?:\([^)\n]{1,40}\))?|public|private|protected|static|abstract|final|async|unsafe|inline"
-    r"|const|override|declare|extern(?:[ \t]+\"[^\"\n]{0,20}\")?"
+    r"|const|override|declare|sealed|non-sealed|extern(?:[ \t]+\"[^\"\n]{0,20}\")?"
 )
 _KEYWORDS = r"class|interface|enum|struct|trait|impl(?:<[^>]*>)?|fn|function\*?|type|namespace|mod|union"
 _DEFINITION = re.compile(
@@ -66,7 +66,8 @@ _QUALIFIED_NAME = rf"(?:<[^>\n]{{0,80}}>\s*)?(?:[A-Za-z_]\w*(?:<[^>\n]{{0,80}}>)
 _NEWER_DEFINITION = re.compile(
     rf"^[ \t]*(?:(?:{_MODIFIERS}|internal|open|override|sealed|data|suspend|partial|virtual|fileprivate|mutating"
     r"|companion|inner|infix|operator|readonly|required|convenience|@\w+)\s+){0,9}"
-    rf"(?:(?:class|interface|enum|struct|trait|record|object|protocol|extension|actor|namespace|module|function)\s+{_NAME}"
+    r"(?:(?:class|interface|enum|struct|trait|record(?:[ \t]+(?:class|struct))?|object|protocol|extension|actor"
+    rf"|namespace|module|function)\s+{_NAME}"
     rf"|def\s+(?:self\.)?{_NAME}"
     rf"|fun[ \t]+{_QUALIFIED_NAME}"
     rf"|func\s+{_NAME}"

@@ -13,7 +13,7 @@ from core.markup.document import Block, BlockKind
 from core.markup.inline import WEB, write_link
 from core.markup.tables import join_texts
 from core.markup.writer import write_markdown, write_title
-from knowledge.formats.inline import escape, make_code
+from knowledge.formats.inline import escape, make_code, shift
 from knowledge.formats.languages import is_language
 
 HEADINGS = {f"h{level}": level for level in range(1, 7)}
@@ -265,6 +265,9 @@ def _write_whole(element: Any, builder: _Builder, skipped: Collection[Any]) -> b
 def _write_words(element: Any, builder: _Builder, skipped: Collection[Any]) -> bool:
     """Write a formula, code or a link within a line; false for any other element."""
     tag = element.tag
+    if tag in ("sup", "sub") and not len(element):
+        builder.write(shift((element.text or "").strip(), is_raised=tag == "sup"))
+        return True
     if tag == "math":
         # As it was written, where the page says it.
         element = next(element.iterdescendants("annotation"), element)

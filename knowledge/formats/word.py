@@ -14,7 +14,7 @@ from core.markup.document import Block
 from core.markup.markdown import read_markdown
 from core.markup.tables import join_texts
 from knowledge.formats.html import read_fragment
-from knowledge.formats.inline import escape, make_code, make_link
+from knowledge.formats.inline import escape, make_code, make_link, shift
 from knowledge.formats.limited_text import write_within_limits
 from knowledge.formats.numbering import MAX_LEVEL, Label, Numbering
 from knowledge.formats.ooxml import (
@@ -258,6 +258,11 @@ class _Reader:
         is_code = style.is_code or run_style.is_code or _CODE_FONT.search(font) is not None
         start = len(line.pieces)
         self._read_children(node, line, replace(style, is_code=is_code))
+        position = get_attribute(find(properties, "vertAlign"), "val")
+        if position in ("superscript", "subscript"):
+            line.pieces[start:] = [
+                (code, shift(text, is_raised=position == "superscript")) for code, text in line.pieces[start:]
+            ]
         is_struck = is_on(find(properties, "strike")) or is_on(find(properties, "dstrike"))
         # A mark of a field holds no text; what it ends is as it was written.
         if is_struck and start < len(line.pieces):

@@ -16,6 +16,7 @@ from core.runtime.retry_after import parse_date
 from knowledge.formats.html import read_page
 from knowledge.parsing.limits import FormatError
 from knowledge.web.addresses import is_web_address, normalize_url
+from knowledge.web.packed import UNPACK_ERRORS, unpack
 
 MAX_TITLE_CHARS = 300
 MAX_MADE_TITLE_CHARS = 80
@@ -26,6 +27,7 @@ MAX_MARKUP_CHARS = 50_000
 # RSS 2.0, Atom and RSS 1.0, after what may stand before the first element.
 _FEED_START = re.compile(rb"<(?:rss|(?:\w{1,20}:)?feed|rdf:RDF)[\s>]", re.IGNORECASE)
 MAX_PROLOGUE_BYTES = 2000
+MAX_FEED_BYTES = 16 << 20
 # An ampersand that begins no reference, and what holds text as it is.
 _BARE_AMPERSAND = re.compile(rb"<!\[CDATA\[(?>.*?\]\]>|.*)|&(?!(?:\w{1,32}|#\w{1,8});)", re.DOTALL)
 
@@ -110,6 +112,10 @@ def to_entry_name(identity: str) -> str:
 def _parse(content: bytes) -> Any:
     import feedparser
 
+    try:
+        content = unpack(content, MAX_FEED_BYTES)
+    except UNPACK_ERRORS as error:
+        raise FormatError(f"cannot be unpacked ({type(error).__name__})") from error
     # Bytes alone would be tried as the name of a file first.
     # In other bytes than those of ASCII, an ampersand has two or four.
     if b"\0" not in content[:4]:

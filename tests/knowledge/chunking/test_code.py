@@ -200,7 +200,7 @@ def test_passages_within_a_definition_have_its_name() -> None:
         ("a.rs", "rust", "pub(crate) const unsafe extern \"C\" fn load<'a>(path: &'a str) -> &'a str"),
     ],
 )
-def test_functions_of_c_java_and_rust_name_their_passages(path: str, kind: str, definition: str) -> None:
+def test_definitions_name_their_passages(path: str, kind: str, definition: str) -> None:
     body = "\n".join(f"  if (compute({number})) return total({number});" for number in range(30))
     first = chunk(Document(path, f"{definition} {{\n{body}\n}}\n", kind))[0]
     assert first.title == f"{path} > load"

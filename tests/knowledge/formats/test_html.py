@@ -94,6 +94,8 @@ def read(main: str) -> str:
          "At ~~8081~~ 9091, ~~3 GB~~ `3`, 4."),
         ('<p>a <span style="color: red; text-decoration: underline line-through">b</span> '
          '<span style="text-decoration:none">c</span> <del>d<br>e</del></p>', "a ~~b~~ c d\ne"),
+        ("<p>2<sup>10</sup> rows of H<sub>2</sub>O, the 1<sup>st</sup> of 10<sup>-6</sup><sup><a>4</a></sup></p>",
+         "2¹⁰ rows of H₂O, the 1st of 10⁻⁶4"),
         ('<div>It costs $<div style="display: inline;"><b>5</b></div> a month.<div>More.</div></div>',
          "It costs $5 a month.\n\nMore."),
         ('<p>In:</p><ul><li><a href="/a">Python</a></li><li><a href="/b">Go</a></li><li><a href="/c">C</a></li></ul>'

@@ -140,6 +140,8 @@ def formula(kind: str, **parts: str) -> str:
         ),
         (run("02:00", "<w:strike/>") + run(" 03:00"), "~~02:00~~ 03:00"),
         (run("02:", "<w:dstrike/>") + run("00 ", "<w:strike/>") + run("03:00", OFF), "~~02:00~~ 03:00"),
+        (run("10") + run("6", '<w:vertAlign w:val="superscript"/>') + run(" H"), "10⁶ H"),
+        (run("H") + run("2", '<w:vertAlign w:val="subscript"/>') + run("O"), "H₂O"),
         ('<w:r><w:t>20</w:t><w:sym w:font="Symbol" w:char="F0B0"/></w:r>', "20°"),
         ('<w:r><w:sym w:font="Unknown" w:char="F0B0"/><w:sym w:font="Arial" w:char="2265"/></w:r>', "≥"),
         ('<w:r><w:rPr><w:rFonts w:ascii="Wingdings"/></w:rPr><w:t>\uf0fc</w:t></w:r>', "✓"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import time
 from collections.abc import AsyncIterator
@@ -59,6 +60,15 @@ async def test_atom_says_what_is_markup(web: WebPeer, tmp_path: Path, kind: str)
     shown = "Use Box<T> & more" if kind == 'type="html"' else "Use Box<T> &amp; more"
     assert document.title == shown
     assert document.text.replace("\\", "").startswith(shown)
+
+
+async def test_a_feed_may_be_a_packed_file(web: WebPeer, tmp_path: Path) -> None:
+    packed = gzip.compress(str(web.pages["/feed"].body).encode())
+    web.pages["/feed"] = Page(packed)
+    assert set((await feed(web, tmp_path).listing()).fingerprints) == {"new", "old"}
+    web.pages["/feed"] = Page(packed[:-20])
+    with pytest.raises(SourceError, match="cannot be unpacked"):
+        await feed(web, tmp_path / "other").listing()
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
