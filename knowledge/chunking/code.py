@@ -39,7 +39,10 @@ _PART_LENGTH = 4000
 _MAX_STEPS_PER_BYTE = 0.03
 _FREE_STEPS = 30
 
-_MODIFIERS = r"export|default|pub(?:\([a-z]+\))?|public|private|protected|static|abstract|final|async|unsafe|inline"
+_MODIFIERS = (
+    r"export|default|pub(?:\([^)\n]{1,40}\))?|public|private|protected|static|abstract|final|async|unsafe|inline"
+    r"|const|override|declare|sealed|non-sealed|extern(?:[ \t]+\"[^\"\n]{0,20}\")?"
+)
 _KEYWORDS = r"class|interface|enum|struct|trait|impl(?:<[^>]*>)?|fn|function\*?|type|namespace|mod|union"
 _DEFINITION = re.compile(
     rf"^[ \t]*(?:(?:{_MODIFIERS})\s+){{0,9}}"
@@ -49,13 +52,22 @@ _DEFINITION = re.compile(
     re.MULTILINE,
 )
 
+# A method of JavaScript: its name, its parameters, and the brace behind.
+_SCRIPT_DEFINITION = re.compile(
+    rf"{_DEFINITION.pattern}"
+    rf"|^[ \t]+(?:(?:{_MODIFIERS}|get|set|readonly)[ \t]+){{0,9}}[*#]{{0,2}}[ \t]?"
+    r"(?!(?:if|for|while|switch|catch|with|function|return|super)\b)([A-Za-z_$][\w$]*)[ \t]?"
+    r"(?:<[^>\n]{0,80}>)?\([^()\n]*\)[ \t]*(?::[^;{}=\n]*)?\{[^\n]*$",
+    re.MULTILINE,
+)
 _NAME = r"([A-Za-z_$][\w$]*)"
 _QUALIFIED_NAME = rf"(?:<[^>\n]{{0,80}}>\s*)?(?:[A-Za-z_]\w*(?:<[^>\n]{{0,80}}>)?\??\.)*{_NAME}"
 # Of newer languages.
 _NEWER_DEFINITION = re.compile(
     rf"^[ \t]*(?:(?:{_MODIFIERS}|internal|open|override|sealed|data|suspend|partial|virtual|fileprivate|mutating"
     r"|companion|inner|infix|operator|readonly|required|convenience|@\w+)\s+){0,9}"
-    rf"(?:(?:class|interface|enum|struct|trait|record|object|protocol|extension|actor|namespace|module|function)\s+{_NAME}"
+    r"(?:(?:class|interface|enum|struct|trait|record(?:[ \t]+(?:class|struct))?|object|protocol|extension|actor"
+    rf"|namespace|module|function)\s+{_NAME}"
     rf"|def\s+(?:self\.)?{_NAME}"
     rf"|fun[ \t]+{_QUALIFIED_NAME}"
     rf"|func\s+{_NAME}"
@@ -63,11 +75,13 @@ _NEWER_DEFINITION = re.compile(
     rf"|(?<=[a-z] )[A-Za-z_][\w<>,.?\[\]]*[ \t]+{_NAME}[ \t]*\([^;\n]*$)",
     re.MULTILINE,
 )
-# A function: its type, its name, its parameters, and no semicolon behind.
+# A function: its type, which may have a line of its own, its name, its parameters, and no semicolon behind.
 _C_DEFINITION = re.compile(
     rf"{_DEFINITION.pattern}"
     r"|^[ \t]*(?!(?:return|else|if|for|while|switch|case|new|throw|delete|using|typedef|goto|do)\b)"
-    r"(?:[\w:<>,\[\]*&@.]{1,80}[ \t]+){1,8}[*&]{0,2}(?:\w{1,80}::){0,3}(~?[A-Za-z_]\w*)[ \t]*\([^;\n]*$",
+    r"(?:[\w:<>,\[\]*&@.]{1,80}[ \t]+){1,8}[*&]{0,2}(?:\w{1,80}::){0,3}"
+    r"(?!__attribute__)(~?[A-Za-z_]\w*)(?:<[^>\n]{0,80}>)?[ \t]*\([^;\n]*$"
+    r"|^(?!(?:return|if|for|while|switch)\b)([A-Za-z_]\w*)\([^;\n]*$",
     re.MULTILINE,
 )
 _SHELL_DEFINITION = re.compile(
@@ -94,6 +108,8 @@ def _definition_pattern(kind: str) -> re.Pattern[str]:
         return _C_DEFINITION
     if kind == "shell":
         return _SHELL_DEFINITION
+    if kind in ("javascript", "typescript"):
+        return _SCRIPT_DEFINITION
     return _NEWER_DEFINITION if kind in _NEWER_LANGUAGES else _DEFINITION
 
 
@@ -194,13 +210,14 @@ def _load_grammar(document: Document, text: str) -> Any:
 def _name_spans(
     lines: Lines, spans: Iterable[LineRange], definition: re.Pattern[str]
 ) -> Iterator[tuple[str, LineRange]]:
-    """Name each span by the first definitions that start in it, or by the unindented one that it continues."""
+    """Name each span by the unindented definition that it continues, and by the first ones that start in it."""
     enclosing_name = ""
     for span in spans:
         text = "\n".join(lines.lines[span.start - 1 : span.end])
         matches = list(definition.finditer(text))
         names = [next(filter(None, match.groups())) for match in matches]
-        is_continuation = text.lstrip("\n")[:1] in (" ", "\t", "}", ")")
-        yield " / ".join(list(dict.fromkeys(names))[:2]) or (enclosing_name if is_continuation else ""), span
+        is_continuation = text.lstrip("\n")[:1] in (" ", "\t", "{", "}", ")")
+        outer_name = [enclosing_name] if is_continuation and enclosing_name else []
+        yield " / ".join(dict.fromkeys(outer_name + list(dict.fromkeys(names))[:2])), span
         outer_names = [name for match, name in zip(matches, names, strict=True) if not match[0][:1].isspace()]
         enclosing_name = outer_names[-1] if outer_names else enclosing_name

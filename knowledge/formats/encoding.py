@@ -102,8 +102,10 @@ def _decode_other(data: bytes) -> str:
     # Not at the top: most files are UTF-8.
     import chardet
 
+    # The other lines, such as the rows of numbers below a header, only make every guess less likely.
+    telling_lines = (line for line in data[:SAMPLE_BYTES].splitlines() if not line.isascii())
     guess = chardet.detect(
-        data[:SAMPLE_BYTES],
+        b"\n".join(telling_lines),
         max_bytes=SAMPLE_BYTES,
         prefer_superset=True,
         include_encodings=_ENCODINGS,

@@ -13,7 +13,7 @@ from core.markup.document import Block, BlockKind
 from core.markup.inline import WEB, write_link
 from core.markup.tables import join_texts
 from core.markup.writer import write_markdown, write_title
-from knowledge.formats.inline import escape, make_code
+from knowledge.formats.inline import escape, make_code, shift
 from knowledge.formats.languages import is_language
 
 HEADINGS = {f"h{level}": level for level in range(1, 7)}
@@ -23,6 +23,9 @@ _BLOCK_TAGS = (
 )
 BLOCK_TAGS = frozenset(_BLOCK_TAGS.split())
 CODE_TAGS = frozenset(("code", "kbd", "samp", "tt"))
+STRUCK_TAGS = ("del", "s", "strike")
+_INLINE_STYLE = re.compile(r"(?<![\w-])display\s*:\s*inline")
+_STRUCK_STYLE = re.compile(r"(?<![\w-])text-decoration(?:-line)?\s*:[^;]{0,80}\bline-through\b")
 # What a link may hold that is more than words.
 _NO_WORDS = (
     *BLOCK_TAGS,
@@ -262,21 +265,39 @@ def _write_whole(element: Any, builder: _Builder, skipped: Collection[Any]) -> b
 def _write_words(element: Any, builder: _Builder, skipped: Collection[Any]) -> bool:
     """Write a formula, code or a link within a line; false for any other element."""
     tag = element.tag
+    if tag in ("sup", "sub") and not len(element):
+        builder.write(shift((element.text or "").strip(), is_raised=tag == "sup"))
+        return True
     if tag == "math":
         # As it was written, where the page says it.
         element = next(element.iterdescendants("annotation"), element)
-    elif tag not in CODE_TAGS and tag != "a":
+    elif tag not in CODE_TAGS and tag != "a" and not _is_struck(element):
         return False
     text = "".join(iter_texts(element, skipped.__contains__))
-    if tag != "a":
+    if tag in CODE_TAGS or tag == "math":
         builder.write(make_code(text), is_markdown=True)
         return True
-    address = _find_address(element, builder.host)
-    if address:
+    words = escape(" ".join(text.split()))
+    address = _find_address(element, builder.host) if tag == "a" else ""
+    if tag == "a" and not address:
+        return False
+    if words:
         builder.write(text[: len(text) - len(text.lstrip())])
-        builder.write(write_link(escape(" ".join(text.split())), address), is_markdown=True)
+        builder.write(write_link(words, address) if address else f"~~{words}~~", is_markdown=True)
         builder.write(text[len(text.rstrip()) :])
-    return address != ""
+    return True
+
+
+def _is_struck(element: Any) -> bool:
+    """Return whether the words of an element are struck out, and are words alone."""
+    style = element.get("style") or ""
+    is_struck = element.tag in STRUCK_TAGS or ("line-through" in style and _STRUCK_STYLE.search(style) is not None)
+    return is_struck and element.tag not in _NO_WORDS and next(element.iterdescendants(*_NO_WORDS), None) is None
+
+
+def _is_block(element: Any) -> bool:
+    """Return whether an element is a paragraph of its own: by its tag, unless its style says otherwise."""
+    return element.tag in BLOCK_TAGS and not _INLINE_STYLE.search((element.get("style") or "").lower())
 
 
 def _find_address(link: Any, host: str | None) -> str:
@@ -305,7 +326,7 @@ def _open(element: Any, builder: _Builder) -> None:
         builder.open("admonition", element)
     elif tag == "br":
         builder.write(_LINE_BREAK)
-    elif tag in BLOCK_TAGS:
+    elif _is_block(element):
         builder.end_paragraph()
     builder.write(element.text)
 
@@ -315,7 +336,7 @@ def _close(element: Any, builder: _Builder) -> None:
         builder.end_term(element)
     elif element.tag == "summary" or (element.tag in BLOCK_TAGS and _NOTE_TITLE.search(element.get("class", ""))):
         builder.end_title()
-    elif element.tag in BLOCK_TAGS:
+    elif _is_block(element):
         builder.end_paragraph()
     builder.close(element)
 

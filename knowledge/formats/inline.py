@@ -11,6 +11,10 @@ from core.markup.inline import MAX_ADDRESS_CHARS
 _MARK = re.compile(
     r"`|\\(?=[!-/:-@\[-`{-~])|\*(?=\S)|(?<=\S)\*|(?<!\w)_+(?=[^\s_])|(?<=[^\s_])_+(?!\w)|<(?=[A-Za-z/!?])|\](?=[(\[:])|&(?=#?\w+;)"
 )
+# What Unicode has above and below the line; without them, ten to the power of six would be a hundred and six.
+_SHIFTED = re.compile(r"[+\-−]?[0-9n]{1,6}")
+_RAISED = str.maketrans("0123456789n+-−", "⁰¹²³⁴⁵⁶⁷⁸⁹ⁿ⁺⁻⁻")
+_LOWERED = str.maketrans("0123456789n+-−", "₀₁₂₃₄₅₆₇₈₉ₙ₊₋₋")
 _ASTERISK_IN_NAME = re.compile(r"\w\*\w")
 _BACKTICKS = re.compile(r"`+")
 _ADDRESS = re.compile(r"(?:https?://|mailto:)[^\s<>()]+$")
@@ -33,6 +37,17 @@ def escape(text: str) -> str:
 
 def _escape_mark(mark: re.Match[str]) -> str:
     return "".join(f"\\{sign}" for sign in mark[0])
+
+
+def shift(text: str, *, is_raised: bool) -> str:
+    """Return the digits and signs of a text above or below the line; a text that holds others, as it is.
+
+    >>> shift("10", is_raised=True), shift("2", is_raised=False), shift("st", is_raised=True)
+    ('¹⁰', '₂', 'st')
+    """
+    if not _SHIFTED.fullmatch(text):
+        return text
+    return text.translate(_RAISED if is_raised else _LOWERED)
 
 
 def make_code(text: str) -> str:

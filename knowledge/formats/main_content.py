@@ -102,7 +102,7 @@ def _find_skipped(body: Any) -> set[Any]:
     skipped = set()
     part_depth = 0
     with_main = _find_ancestors(body.iter("main", "article"))
-    folded_ids = {button.get("aria-controls") for button in iter_disclosures(body)}
+    folded = {panel for _, panel in match_disclosures(body)}
     for event, element in etree.iterwalk(body, events=("start", "end")):
         is_part = element.tag in PART_TAGS or element.get("role") == "main"
         if event == "end":
@@ -110,7 +110,7 @@ def _find_skipped(body: Any) -> set[Any]:
             continue
         is_footer = element.tag == "footer" and element not in with_main
         is_header = element.tag == "header" and not part_depth
-        if element is not body and (is_footer or is_header or _is_no_content(element, folded_ids)):
+        if element is not body and (is_footer or is_header or _is_no_content(element, folded)):
             skipped.add(element)
         part_depth += is_part
     return skipped
@@ -126,16 +126,31 @@ def _find_ancestors(elements: Iterable[Any]) -> set[Any]:
     return ancestors
 
 
-def iter_disclosures(root: Any) -> Iterator[Any]:
-    """Yield the buttons that show and hide a part of the text, and no menu or window."""
-    return (button for button in root.iter("button") if button.get("aria-expanded") and not button.get("aria-haspopup"))
+def match_disclosures(root: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield the buttons that show and hide a part of the text, each with that part, and no menu or window.
+
+    It is what they name, or what follows them, or the heading that they are.
+    """
+    buttons = [
+        button for button in root.iter("button") if button.get("aria-expanded") and not button.get("aria-haspopup")
+    ]
+    panels = {element.get("id"): element for element in root.iterfind(".//*[@id]")} if buttons else {}
+    for button in buttons:
+        title = _find_title(button)
+        panel = panels.get(button.get("aria-controls"), (button if title is None else title).getnext())
+        if panel is not None:
+            yield button, panel
 
 
 def is_title(button: Any) -> bool:
     """Return whether a button is all that a heading, a term or a summary says."""
+    return _find_title(button) is not None
+
+
+def _find_title(button: Any) -> Any:
     titles = [holder for holder in islice(button.iterancestors(), MAX_TITLE_DEPTH) if holder.tag in TITLE_TAGS]
     text = _read_short(button) if titles else ""
-    return bool(text) and any(_read_short(title) == text for title in titles)
+    return next((title for title in reversed(titles) if text and _read_short(title) == text), None)
 
 
 def _read_short(element: Any) -> str:
@@ -148,20 +163,24 @@ def _read_short(element: Any) -> str:
     return "".join(pieces).strip()
 
 
-def _is_no_content(element: Any, folded_ids: Collection[str]) -> bool:
+def _is_no_content(element: Any, folded: Collection[Any]) -> bool:
     role = element.get("role", "").lower()
     if (element.tag in SKIPPED_TAGS and not (element.tag == "button" and is_title(element))) or role in SKIPPED_ROLES:
         return True
     if element.tag == "aside" and not _get_names(element) & NOTES:
         return True
     # Tabs that are not shown are content, and so is what a button unfolds.
-    is_shown_later = role == "tabpanel" or element.get("id", "") in folded_ids
+    is_shown_later = role == "tabpanel" or element in folded
     return not is_shown_later and (is_hidden(element) or _is_for_screen_readers(element))
 
 
 def is_hidden(element: Any) -> bool:
     """Return whether nobody sees an element, as far as its own attributes tell."""
-    if element.get("hidden") is not None or element.get("aria-hidden", "").lower() == "true":
+    # What may be found in a page is unfolded where it is.
+    if (
+        element.get("hidden", "until-found").lower() != "until-found"
+        or element.get("aria-hidden", "").lower() == "true"
+    ):
         return True
     style = _STYLE_COMMENT.sub("", element.get("style") or "")
     return _HIDDEN_STYLE.search("".join(style.lower().split())) is not None
@@ -258,7 +277,14 @@ def _find_link_lists(main: Any, sizes: _Sizes) -> set[Any]:
         and element is not main
         and sizes[element].links >= MIN_LINKS
         and sizes[element].link_chars > MIN_LINK_SHARE * sizes[element].chars
+        and not _is_announced(element)
     }
     outer_lists = [element for element in lists if lists.isdisjoint(element.iterancestors())]
     share = sum(sizes[element].chars for element in outer_lists) / max(1, sizes[main].chars)
     return lists if share < MAX_LISTS_SHARE else set()
+
+
+def _is_announced(element: Any) -> bool:
+    """Return whether a list continues the sentence before it, as in "There are samples for:"."""
+    before = element.getprevious() if element.tag in ("ul", "ol") else None
+    return before is not None and before.tag == "p" and "".join(before.itertext()).rstrip().endswith((":", "："))

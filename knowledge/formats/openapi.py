@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -19,6 +20,7 @@ HEAD_CHARS = 2000
 MAX_STEPS = 20
 MAX_PARTS = 20
 MAX_FIELDS = 100
+MAX_DEPTH = 3
 MAX_VALUES = 12
 # What a schema says of a value besides its type.
 _BOUNDS = (
@@ -26,6 +28,8 @@ _BOUNDS = (
     ("exclusiveMinimum", "more than"), ("exclusiveMaximum", "less than"),
 )  # fmt: skip
 _YAML_MARK = re.compile(r"""^(?>(?:[^\S\n]|\{)*)["']?(openapi|swagger)["']?\s*:""", re.MULTILINE)
+# The scheme and the host of an address, which may have parts to fill in.
+_ADDRESS_START = re.compile(r"^(?:[\w{}.+-]{1,100}:)?//[^/]{0,300}")
 _JSON_MARK = re.compile(r'"(?:openapi|swagger)"\s*:')
 
 JsonObject = Mapping[Any, Any]
@@ -55,16 +59,25 @@ def read_openapi(text: str) -> str:
 def _describe_operations(spec: dict[str, Any]) -> str:
     limits = ParseLimits()
     api_spec = _ApiSpec(spec)
+    base_path = _find_base_path(spec)
     info = _as_mapping(spec.get("info"))
     parts = [f"# {info.get('title', 'API')} {info.get('version', '')}".strip(), str(info.get("description") or "")]
     for path, item in spec["paths"].items():
         path_item = api_spec.resolve(item)
         for method, operation in path_item.items():
             if method in METHODS and isinstance(operation, dict):
-                heading = f"## {str(method).upper()} {path}"
+                heading = f"## {str(method).upper()} {base_path}{path}"
                 texts = api_spec.describe_operation(operation, path_item.get("parameters"))
                 parts.append(limits.consume("\n\n".join([heading, *texts])))
     return "\n\n".join(filter(None, parts))
+
+
+def _find_base_path(spec: JsonObject) -> str:
+    """Return what stands before every path, where all servers agree on it."""
+    addresses = [_as_mapping(server).get("url") for server in _as_list(spec.get("servers"))] or [spec.get("basePath")]
+    paths = {_ADDRESS_START.sub("", str(address or "")).rstrip("/") for address in addresses}
+    path = paths.pop() if len(paths) == 1 else ""
+    return path if path.startswith("/") else ""
 
 
 class _ApiSpec:
@@ -93,6 +106,7 @@ class _ApiSpec:
         ]
         if responses:
             texts.append(_write_table(("status", "meaning"), responses))
+        texts += self._describe_replies(operation)
         return [text for text in texts if text]
 
     def resolve(self, value: Any) -> JsonObject:
@@ -159,6 +173,16 @@ class _ApiSpec:
             yield f"Request body{required_note}: {description}" if description else f"Request body{required_note}"
             yield from self._describe_content(content)
 
+    def _describe_replies(self, operation: JsonObject) -> Iterator[str]:
+        """Yield the fields of what comes back where all is well; what failures hold is alike everywhere."""
+        for status, response in _as_mapping(operation.get("responses")).items():
+            node = self.resolve(response)
+            schemas = [node, *_as_mapping(node.get("content")).values()]
+            rows = [self._field_rows(_as_mapping(media).get("schema")) for media in schemas]
+            if str(status).startswith("2") and any(rows):
+                yield f"Reply {status}"
+                yield _write_table(("field", "type", "meaning"), next(filter(None, rows)))
+
     def _describe_content(self, content: JsonObject) -> Iterator[str]:
         """Yield the shape of every media type; a shape that several of them share comes once."""
         media_by_shape: dict[tuple[str, str], list[str]] = {}
@@ -173,10 +197,35 @@ class _ApiSpec:
                 yield fields
 
     def _field_rows(self, schema: Any) -> list[list[str]]:
-        """Return the top-level fields of an object, or of the objects in a list, with those it takes over."""
+        """Return the fields of an object, or of the objects in a list, with those it takes over and those in them."""
+        rows = list(islice(self._iter_field_rows(schema), MAX_FIELDS + 1))
+        return [*rows[:MAX_FIELDS], ["...", "", "more"]] if len(rows) > MAX_FIELDS else rows
+
+    def _iter_field_rows(
+        self, schema: Any, prefix: str = "", above: tuple[JsonObject, ...] = ()
+    ) -> Iterator[list[str]]:
+        owner = self._resolve_item(schema)
+        fields, required_names = self._collect_fields(owner)
+        for name, field in fields.items():
+            node = self.resolve(field)
+            notes = ["required" if name in required_names else "", *self._describe_values(field)]
+            description = _get_description(_as_mapping(field)) or _get_description(node)
+            yield [f"{prefix}{name}", self._describe_type(field), _with_notes(description, notes)]
+            inner = self._resolve_item(field)
+            is_list = inner is not node
+            is_named = "$ref" in _as_mapping(field) or (is_list and "$ref" in node["items"])
+            holders = (*above, owner)
+            # What has a name may hold itself, and as much again.
+            if len(holders) <= (1 if is_named else MAX_DEPTH) and not any(inner is holder for holder in holders):
+                yield from self._iter_field_rows(inner, f"{prefix}{name}{'[]' if is_list else ''}.", holders)
+
+    def _resolve_item(self, schema: Any) -> JsonObject:
+        """Return the schema of an object, or of the objects in a list."""
         node = self.resolve(schema)
-        if isinstance(node.get("items"), dict):
-            node = self.resolve(node["items"])
+        return self.resolve(node["items"]) if isinstance(node.get("items"), dict) else node
+
+    def _collect_fields(self, node: JsonObject) -> tuple[dict[str, Any], set[str]]:
+        """Return the fields of an object, with those it takes over, and the names of those that are required."""
         fields: dict[str, Any] = {}
         required_names: set[str] = set()
         queue = [node]
@@ -188,14 +237,7 @@ class _ApiSpec:
                 fields.setdefault(str(name), field)
             required_names |= {name for name in _as_list(part.get("required")) if isinstance(name, str)}
             queue += [sub_schema for sub_schema in _as_list(part.get("allOf")) if isinstance(sub_schema, dict)]
-        rows = []
-        for name, field in list(fields.items())[:MAX_FIELDS]:
-            description = _get_description(_as_mapping(field)) or _get_description(self.resolve(field))
-            notes = ["required" if name in required_names else "", *self._describe_values(field)]
-            rows.append([name, self._describe_type(field), _with_notes(description, notes)])
-        if len(fields) > MAX_FIELDS:
-            rows.append(["...", "", f"{len(fields) - MAX_FIELDS} more"])
-        return rows
+        return fields, required_names
 
     def _describe_response(self, response: Any) -> str:
         node = self.resolve(response)

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from knowledge.formats.html_markdown import iter_texts
-from knowledge.formats.main_content import SKIPPED_TAGS, is_title, iter_disclosures
+from knowledge.formats.main_content import SKIPPED_TAGS, is_title, match_disclosures
 
 MIN_TABS = 2
 MAX_LABEL_CHARS = 80
@@ -30,19 +30,9 @@ def find_tab_labels(root: Any) -> dict[Any, str]:
         labels_by_parent.setdefault(label.getparent(), []).append(label)
     for parent, labels in labels_by_parent.items():
         pairs += _match_buttons(parent, labels)
-    texts = {panel: _read_label(label) for label, panel in _match_disclosures(root)}
+    texts = {panel: _read_label(label) for label, panel in match_disclosures(root) if not is_title(label)}
     texts |= {panel: text for label, panel in pairs if len(text := _read_label(label)) <= MAX_LABEL_CHARS}
     return {panel: text for panel, text in texts.items() if text}
-
-
-def _match_disclosures(root: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield the buttons that unfold what they name, or what follows them; a heading is one for itself."""
-    buttons = list(iter_disclosures(root))
-    panels = {element.get("id"): element for element in root.iterfind(".//*[@id]")} if buttons else {}
-    for button in buttons:
-        panel = panels.get(button.get("aria-controls"), button.getnext())
-        if panel is not None and not is_title(button):
-            yield button, panel
 
 
 def _match(tab_list: Any, panels_by_tab_id: dict[Any, Any]) -> Iterator[tuple[Any, Any]]:

@@ -11,8 +11,10 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from core.markup.document import Block
+from core.markup.markdown import read_markdown
 from core.markup.tables import join_texts
-from knowledge.formats.inline import escape, make_code, make_link
+from knowledge.formats.html import read_fragment
+from knowledge.formats.inline import escape, make_code, make_link, shift
 from knowledge.formats.limited_text import write_within_limits
 from knowledge.formats.numbering import MAX_LEVEL, Label, Numbering
 from knowledge.formats.ooxml import (
@@ -27,7 +29,9 @@ from knowledge.formats.ooxml import (
     is_on,
     read_formula,
 )
+from knowledge.formats.symbols import has_symbols, read_symbol, read_symbols
 from knowledge.parsing.limits import map_parser_errors
+from knowledge.web.charsets import decode_page
 
 # What was deleted or moved away, what a field is made from, and what guides Word but is not shown.
 _UNSEEN = frozenset(("del", "moveFrom", "delText", "delInstrText", "rt", "tblGrid", "binData", "fldData", "posOffset"))
@@ -44,6 +48,9 @@ MAX_SHARED_CHARS = 200
 MAX_SPAN = 64
 MAX_OPEN_FIELDS = 20
 MAX_INSTRUCTION_CHARS = 4000
+# Where struck text begins and ends; no text of XML holds it.
+_STRUCK = "\0"
+_CHECKBOXES = {True: "☒ ", False: "☐ "}
 
 
 @map_parser_errors
@@ -97,6 +104,13 @@ class _Line:
         del self.pieces[start:]
         return text
 
+    def strike(self, start: int) -> None:
+        """Mark the pieces from a number on as struck out."""
+        text = _join_pieces(self.pieces[start:])
+        del self.pieces[start:]
+        words = text.strip()
+        self.pieces.append((False, text.replace(words, f"{_STRUCK}{words}{_STRUCK}") if words else text))
+
     def link(self, start: int, address: str) -> None:
         """Make the pieces from a number on a link."""
         if address:
@@ -119,6 +133,11 @@ def _is_unseen(name: str) -> bool:
 
 
 def _write_pieces(pieces: Iterable[tuple[bool, str]]) -> str:
+    # Struck pieces that touch are one.
+    return _join_pieces(pieces).replace(_STRUCK * 2, "").replace(_STRUCK, "~~")
+
+
+def _join_pieces(pieces: Iterable[tuple[bool, str]]) -> str:
     runs = ((is_code, "".join(text for _, text in run)) for is_code, run in groupby(pieces, lambda piece: piece[0]))
     return "".join(make_code(text) if is_code else text for is_code, text in runs)
 
@@ -158,10 +177,19 @@ class _Reader:
             elif name == "AlternateContent":
                 form = choose_alternative(child)
                 yield from self._read_body(form) if form is not None else ()
+            elif name == "altChunk":
+                yield from self._read_page(child)
             elif name == "r":
                 yield from self._read_line([child])
             else:
                 yield from self._read_body(child)
+
+    def _read_page(self, node: Element) -> Iterator[Block]:
+        """Yield the blocks of a page of HTML that another program has put into the document."""
+        relation = self._relations.get(get_attribute(node, "id"))
+        path = relation.target if relation and not relation.is_external else ""
+        if path.lower().endswith((".htm", ".html", ".xhtml")) and path in self._package.paths:
+            yield from read_markdown(read_fragment(decode_page(self._package.read_bytes(path), "")))
 
     def _read_line(self, nodes: Iterable[Element]) -> Iterator[Block]:
         line = _Line()
@@ -228,10 +256,27 @@ class _Reader:
         run_style = self._styles.get(get_attribute(find(properties, "rStyle"), "val"), _Style())
         font = get_attribute(find(properties, "rFonts"), "ascii")
         is_code = style.is_code or run_style.is_code or _CODE_FONT.search(font) is not None
+        start = len(line.pieces)
         self._read_children(node, line, replace(style, is_code=is_code))
+        position = get_attribute(find(properties, "vertAlign"), "val")
+        if position in ("superscript", "subscript"):
+            line.pieces[start:] = [
+                (code, shift(text, is_raised=position == "superscript")) for code, text in line.pieces[start:]
+            ]
+        is_struck = is_on(find(properties, "strike")) or is_on(find(properties, "dstrike"))
+        # A mark of a field holds no text; what it ends is as it was written.
+        if is_struck and start < len(line.pieces):
+            line.strike(start)
+
+    def _read_symbol(self, node: Element, line: _Line, style: _Style) -> None:
+        code = get_attribute(node, "char")
+        line.add(read_symbol(get_attribute(node, "font"), code), is_code=style.is_code)
 
     def _read_text(self, node: Element, line: _Line, style: _Style) -> None:
-        line.add(node.text or "", is_code=style.is_code)
+        text = node.text or ""
+        if has_symbols(text):
+            text = read_symbols(get_attribute(find(node.getparent(), "rPr", "rFonts"), "ascii"), text)
+        line.add(text, is_code=style.is_code)
 
     def _read_break(self, node: Element, line: _Line, style: _Style) -> None:
         line.add("\n" if get_attribute(node, "type") in ("", "textWrapping") else " ", is_code=style.is_code)
@@ -264,6 +309,10 @@ class _Reader:
         """Keep of a field its result: what it is made from may hold fields of its own, and is not shown."""
         match get_attribute(node, "fldCharType"):
             case "begin" if len(line.fields) < MAX_OPEN_FIELDS:
+                box = find(node, "ffData", "checkBox")
+                if box is not None:
+                    checked = find(box, "checked")
+                    line.add(_CHECKBOXES[is_on(find(box, "default") if checked is None else checked)])
                 line.fields.append(("", len(line.pieces)))
             case "separate" if line.fields:
                 line.cut(line.fields[-1][1])
@@ -319,6 +368,7 @@ class _Reader:
 _INLINE_READERS: dict[str, Callable[[_Reader, Element, _Line, _Style], None]] = {
     "r": _Reader._read_run,
     "t": _Reader._read_text,
+    "sym": _Reader._read_symbol,
     "br": _Reader._read_break,
     "oMath": _Reader._read_formula,
     "ruby": _Reader._read_ruby,

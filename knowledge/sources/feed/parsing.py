@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import calendar
 import hashlib
+import html
 import io
 import re
 from collections.abc import Collection
@@ -15,6 +16,7 @@ from core.runtime.retry_after import parse_date
 from knowledge.formats.html import read_page
 from knowledge.parsing.limits import FormatError
 from knowledge.web.addresses import is_web_address, normalize_url
+from knowledge.web.packed import UNPACK_ERRORS, unpack
 
 MAX_TITLE_CHARS = 300
 MAX_MADE_TITLE_CHARS = 80
@@ -25,6 +27,9 @@ MAX_MARKUP_CHARS = 50_000
 # RSS 2.0, Atom and RSS 1.0, after what may stand before the first element.
 _FEED_START = re.compile(rb"<(?:rss|(?:\w{1,20}:)?feed|rdf:RDF)[\s>]", re.IGNORECASE)
 MAX_PROLOGUE_BYTES = 2000
+MAX_FEED_BYTES = 16 << 20
+# An ampersand that begins no reference, and what holds text as it is.
+_BARE_AMPERSAND = re.compile(rb"<!\[CDATA\[(?>.*?\]\]>|.*)|&(?!(?:\w{1,32}|#\w{1,8});)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,24 +112,45 @@ def to_entry_name(identity: str) -> str:
 def _parse(content: bytes) -> Any:
     import feedparser
 
+    try:
+        content = unpack(content, MAX_FEED_BYTES)
+    except UNPACK_ERRORS as error:
+        raise FormatError(f"cannot be unpacked ({type(error).__name__})") from error
     # Bytes alone would be tried as the name of a file first.
+    # In other bytes than those of ASCII, an ampersand has two or four.
+    if b"\0" not in content[:4]:
+        content = _BARE_AMPERSAND.sub(lambda match: b"&amp;" if match[0] == b"&" else match[0], content)
     feed = feedparser.parse(io.BytesIO(content), sanitize_html=False, resolve_relative_uris=False)
+    if str(feed.get("version")).startswith("atom"):
+        _escape_plain_texts(feed.entries)
     if not feed.entries and (feed.bozo or not feed.get("version")):
         raise FormatError("is no feed that can be read")
     return feed
+
+
+def _escape_plain_texts(entries: Collection[Any]) -> None:
+    """Write as HTML what Atom says is plain text; in RSS, the library looks at each text."""
+    for entry in entries:
+        for name in ("title", "summary"):
+            detail = entry.get(f"{name}_detail") or {}
+            if detail.get("type") == "text/plain":
+                entry[name] = html.escape(entry[name], quote=False)
+        for content in entry.get("content") or ():
+            if content.get("type") == "text/plain":
+                content["value"] = html.escape(content["value"], quote=False)
 
 
 def _to_feed_entry(raw_entry: Any, url: str) -> tuple[str, FeedEntry]:
     """Return an entry under the name by which it is known."""
     link = _get_link(raw_entry, url)
     bodies = [str(content.get("value") or "") for content in raw_entry.get("content") or ()]
-    html = max([*bodies, str(raw_entry.get("summary") or "")], key=len)
+    body = max([*bodies, str(raw_entry.get("summary") or "")], key=len)
     title = " ".join(read_page(f"<p>{raw_entry.get('title') or ''}</p>".encode(), "").plain_text.split())
-    page = read_page(f"<html><body><article>{html}</article></body></html>".encode(), link)
+    page = read_page(f"<html><body><article>{body}</article></body></html>".encode(), link)
     name = to_entry_name(str(raw_entry.get("id") or link or title))
     text = page.text or page.plain_text or title
     # Notes have no title, and their address says nothing.
-    title = title or _to_plain_line(html, MAX_MADE_TITLE_CHARS)
+    title = title or _to_plain_line(body, MAX_MADE_TITLE_CHARS)
     return name, FeedEntry(title[:300], text, link, _get_timestamp(raw_entry))
 
 
@@ -176,11 +202,11 @@ def _get_timestamp(raw_entry: Any) -> float | None:
         return None
 
 
-def _to_plain_line(html: object, max_chars: int) -> str:
+def _to_plain_line(markup: object, max_chars: int) -> str:
     """Return HTML as one line of plain text, nothing for what cannot be read."""
     from lxml import etree, html as parser
 
-    page = f"<html><body><p>{str(html or '')[:MAX_MARKUP_CHARS]}</p></body></html>".encode("utf-8", "replace")
+    page = f"<html><body><p>{str(markup or '')[:MAX_MARKUP_CHARS]}</p></body></html>".encode("utf-8", "replace")
     try:
         tree = parser.document_fromstring(page, parser=parser.HTMLParser(encoding="utf-8"))
     except (etree.LxmlError, ValueError):

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
-import io
 import re
 import time
-import zlib
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,6 +14,7 @@ from core.errors import SourceError
 from knowledge.parsing.limits import FormatError
 from knowledge.parsing.parser import Parser
 from knowledge.web.addresses import is_web_address
+from knowledge.web.packed import UNPACK_ERRORS, unpack
 
 if TYPE_CHECKING:
     # Worker processes load this module, and fetch nothing.
@@ -27,7 +25,6 @@ MAX_URL_CHARS = 2048
 MAX_SITEMAPS = 50
 # Of all sitemaps of one visit together.
 MAX_SITEMAPS_BYTES = 200 << 20
-GZIP_MARK = b"\x1f\x8b"
 NO_SITEMAP = "it is no sitemap"
 
 # An ampersand that begins no reference of XML: common, and an address in which it is lost leads elsewhere.
@@ -106,8 +103,8 @@ def parse_sitemap(content: bytes, url: str, limit: int) -> Sitemap:
     from w3lib.encoding import read_bom
 
     try:
-        content = _decompress(content)
-    except (OSError, EOFError, zlib.error) as error:
+        content = unpack(content, MAX_SITEMAP_KB * 1024)
+    except UNPACK_ERRORS as error:
         return Sitemap(problem=f"it cannot be unpacked ({type(error).__name__})")
     charset, bom = read_bom(content)
     if charset is not None and bom is not None:
@@ -118,14 +115,6 @@ def parse_sitemap(content: bytes, url: str, limit: int) -> Sitemap:
         urls = [line.strip() for line in lines if is_web_address(line.strip())]
         return Sitemap(pages=tuple(urls[:limit]), problem="" if urls else NO_SITEMAP)
     return _parse_xml(content, url, limit, "utf-8" if charset is not None else None)
-
-
-def _decompress(content: bytes) -> bytes:
-    """Return a sitemap that is gzipped as a file unpacked, up to its allowed size."""
-    if not content.startswith(GZIP_MARK):
-        return content
-    with gzip.open(io.BytesIO(content)) as file:
-        return file.read(MAX_SITEMAP_KB * 1024)
 
 
 def _parse_xml(content: bytes, url: str, limit: int, encoding: str | None) -> Sitemap:

@@ -194,12 +194,43 @@ def test_passages_within_a_definition_have_its_name() -> None:
         ("a.c", "c", "static int *load(const char *path)"),
         ("a.cc", "cpp", "std::vector<int> Store::load(const std::string& path) const"),
         ("A.java", "java", "public <T> List<T> load(String path) throws IOException"),
+        ("b.cc", "cpp", "template <>\ndouble load<double>(const std::string& path)"),
+        ("b.c", "c", "static list_t *\nload(int a __attribute__((unused)),\n     const char *path)"),
+        ("c.c", "c", "static int __attribute__((noinline))\nload(const char *path)"),
+        ("a.rs", "rust", "pub(crate) const unsafe extern \"C\" fn load<'a>(path: &'a str) -> &'a str"),
     ],
 )
-def test_functions_of_c_and_java_name_their_passages(path: str, kind: str, definition: str) -> None:
+def test_definitions_name_their_passages(path: str, kind: str, definition: str) -> None:
     body = "\n".join(f"  if (compute({number})) return total({number});" for number in range(30))
     first = chunk(Document(path, f"{definition} {{\n{body}\n}}\n", kind))[0]
     assert first.title == f"{path} > load"
+
+
+@pytest.mark.parametrize("kind", ["javascript", "typescript"])
+@pytest.mark.parametrize(
+    "method",
+    ["load(path)", "async load (path = '')", "*load()", "static async *load(path)", "get load()", "set load(value)"],
+)
+def test_methods_of_scripts_name_their_passages_after_their_class(kind: str, method: str) -> None:
+    body = "\n".join(f"    if (compute({number})) {{ total({number}); }}" for number in range(12))
+    other = f"  other(list) {{\n{body}\n    [].map(function (it) {{ return it; }});\n  }}\n"
+    text = f"class Store {{\n{other}\n  {method} {{\n{body}\n  }}\n}}\n"
+    titles = [piece.title for piece in chunk(Document("a.js", text, kind), 150)]
+    assert titles == ["a.js > Store / other", "a.js > Store / load"]
+
+
+def test_what_a_method_of_typescript_returns_hides_no_name() -> None:
+    body = "\n".join(f"    this.total += compute({number});" for number in range(12))
+    text = (
+        f"class Store {{\n  a(): void {{\n{body}\n  }}\n\n  override load<T>(a: T): Promise<T[]> {{\n{body}\n  }}\n}}\n"
+    )
+    assert chunk(Document("a.ts", text, "typescript"), 120)[-1].title == "a.ts > Store / load"
+
+
+def test_a_body_that_begins_on_a_line_of_its_own_has_its_name() -> None:
+    body = "\n".join(f"    total += compute({number});" for number in range(60))
+    pieces = chunk(Document("a.c", f"int load(int a)\n{{\n{body}\n}}\n", "c"), 100)
+    assert {piece.title for piece in pieces} == {"a.c > load"}
 
 
 def test_names_are_not_repeated_where_small_passages_are_joined() -> None:

@@ -46,6 +46,12 @@ def test_the_encoding_of_a_file_is_found(text: str, encoding: str) -> None:
     assert decode(data) == content
 
 
+def test_lines_of_ascii_do_not_hide_what_the_others_say() -> None:
+    header = "Jahr;Kinotheater;Kinosäle;Sitzplätze;Besucher in 1000;Vorhandene Plätze je 1000 Einwohner\n"
+    table = header + "1981;10;20;4000;1200;7\n" * 200
+    assert decode(table.encode("cp1252")) == table
+
+
 @pytest.mark.parametrize(
     "head",
     [

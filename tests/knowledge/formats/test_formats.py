@@ -288,7 +288,8 @@ BODY = {
                 },
             },
             "Thing": {"properties": {"made": {"type": ["string", "null"], "format": "date", "title": "When"}}},
-            "Room": {"description": "where it stands", "properties": {"inner": {"description": "NOT SHOWN"}}},
+            "Room": {"description": "where it stands", "properties": {"house": {"$ref": "#/components/schemas/House"}}},
+            "House": {"description": "what it is in", "properties": {"inner": {"description": "NOT SHOWN"}}},
         },
     },
 }
@@ -306,10 +307,11 @@ def test_what_is_sent_and_comes_back_is_read() -> None:
         "As `image/png`",
         "| colour | one of red, blue | paint \\| lacquer (required) |",
         "| behind | Wall | the next wall |",
-        "| room | Room | where it stands |",
+        "| room | Room | where it stands |\n| room.house | House | what it is in |\n| sizes",
         "| sizes | list of number |  |",
         "| made | string or null (date) | When |",
         "| 200 | It is painted (list of Wall) |",
+        "Reply 200\n\n| field | type | meaning |\n|---|---|---|\n| colour | one of red, blue |",
         "| 404 | No such wall |",
         "| 500 | see common.yaml#/responses/Broken |",
         "## GET /rooms\n\nList all rooms",
@@ -345,6 +347,7 @@ def test_the_body_of_an_older_description_is_read() -> None:
         "Request body (required)\n\nAs `application/json`: Pet\n\n",
         "| name | string | how it is called |",
         "| 200 | Kept (Pet) |",
+        "Reply 200\n\n| field | type | meaning |\n|---|---|---|\n| name | string | how it is called |",
     ):
         assert part in text
     assert "| pet |" not in text
@@ -394,6 +397,39 @@ async def test_a_long_description_of_an_api_is_read_and_other_data_is_not(tmp_pa
     documents, skipped_counts = await read(tmp_path, max_file_kb=16)
     assert set(documents) == {"small.json"}
     assert skipped_counts == {"larger than max_file_kb": 2}
+
+
+def test_the_fields_of_objects_within_objects_are_read() -> None:
+    zone = {"type": "object", "properties": {"city": {"type": "string"}}}
+    user = {"type": "object", "required": ["zone"], "properties": {"zone": zone}}
+    row = {"type": "object", "properties": {"cells": {"type": "array", "items": {"type": "string"}}}}
+    reply = {"type": "object", "properties": {"user": user, "rows": {"type": "array", "items": row}}}
+    responses = {
+        "200": {"content": {"application/json": {"schema": reply}}},
+        "400": {"content": {"application/json": {"schema": {"properties": {"error": {"type": "string"}}}}}},
+    }
+    spec = {"openapi": "3.1.0", "paths": {"/x": {"get": {"responses": responses}}}}
+    text, _ = read_document("x.json", "text", json.dumps(spec).encode())
+    names = ["user", "user.zone", "user.zone.city", "rows", "rows[].cells"]
+    assert [line.split(" ")[1] for line in text.partition("Reply 200")[2].splitlines()[4:]] == names
+    assert "| user.zone | object | (required) |" in text
+    assert "Reply 400" not in text
+
+
+@pytest.mark.parametrize(
+    ("said", "path"),
+    [
+        ({"swagger": "2.0", "basePath": "/api/"}, "/api/x"),
+        ({"openapi": "3.0.0", "servers": [{"url": "https://{region}.example.org/v1"}]}, "/v1/x"),
+        ({"openapi": "3.0.0", "servers": [{"url": "/v1"}, {"url": "https://example.org/v1/"}]}, "/v1/x"),
+        ({"openapi": "3.0.0", "servers": [{"url": "/v1"}, {"url": "/v2"}]}, "/x"),
+        ({"openapi": "3.0.0", "servers": [{"url": "https://example.org"}]}, "/x"),
+        ({"openapi": "3.0.0", "servers": ["x", {"url": 7}]}, "/x"),
+    ],
+)
+def test_a_path_is_the_one_that_is_called(said: dict[str, object], path: str) -> None:
+    text, _ = read_document("x.json", "text", json.dumps({**said, "paths": {"/x": {"get": {}}}}).encode())
+    assert f"## GET {path}" in text.split("\n")
 
 
 def test_what_a_schema_says_of_values_is_read() -> None:

@@ -87,6 +87,21 @@ def read(main: str) -> str:
          "**Fuel**: Diesel."),
         ('<p>a</p><button aria-expanded="false" aria-haspopup="true" aria-controls="x">Menu</button>'
          '<div id="x" hidden>b</div>', "a"),
+        ('<h3><button aria-expanded="false">Fuel?</button></h3><div hidden>Diesel.</div><div hidden>b</div>',
+         "### Fuel?\n\nDiesel."),
+        ('<h3>Fuel?</h3><div hidden="until-found">Diesel.</div><div hidden>b</div>', "### Fuel?\n\nDiesel."),
+        ("<p>At <s>8081</s> 9091, <del> 3 GB </del><code>3</code>, <strike></strike>4.</p>",
+         "At ~~8081~~ 9091, ~~3 GB~~ `3`, 4."),
+        ('<p>a <span style="color: red; text-decoration: underline line-through">b</span> '
+         '<span style="text-decoration:none">c</span> <del>d<br>e</del></p>', "a ~~b~~ c d\ne"),
+        ("<p>2<sup>10</sup> rows of H<sub>2</sub>O, the 1<sup>st</sup> of 10<sup>-6</sup><sup><a>4</a></sup></p>",
+         "2¹⁰ rows of H₂O, the 1st of 10⁻⁶4"),
+        ('<div>It costs $<div style="display: inline;"><b>5</b></div> a month.<div>More.</div></div>',
+         "It costs $5 a month.\n\nMore."),
+        ('<p>In:</p><ul><li><a href="/a">Python</a></li><li><a href="/b">Go</a></li><li><a href="/c">C</a></li></ul>'
+         f"<p>{TEXT}</p>", f"In:\n\n- Python\n- Go\n- C\n\n{TEXT.strip()}"),
+        ('<p>b</p><ul><li><a href="/a">Python</a></li><li><a href="/b">Go</a></li><li><a href="/c">C</a></li></ul>'
+         f"<p>{TEXT}</p>", f"b\n\n{TEXT.strip()}"),
         ('<h2 class="sr-only">Notes</h2><p>a <span class="sr-only">(opens elsewhere)</span></p>', "## Notes\n\na"),
         ('<div class="row_ad2x">Fill it first.</div><div class="sidebar_x4Yz">b</div>', "Fill it first."),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import zipfile
 
 import docx
 import pytest
@@ -90,10 +91,28 @@ WRAPPED = {
 }
 
 
+def test_a_page_within_a_document_is_read_in_its_place() -> None:
+    body = f'{paragraph("Before.")}<w:altChunk r:id="page"/><w:altChunk r:id="gone"/>{paragraph("After.")}'
+    links = {"page": "aFChunk part.html", "gone": "aFChunk gone.html"}
+    document = io.BytesIO(word_document(body, links))
+    with zipfile.ZipFile(document, "a") as archive:
+        archive.writestr("word/part.html", "<meta charset=windows-1252><h2>Größe</h2><p>4 TB</p>".encode("cp1252"))
+    assert read_docx(document.getvalue()) == "Before.\n\n## Größe\n\n4 TB\n\nAfter."
+
+
 @pytest.mark.parametrize("content", WRAPPED.values(), ids=WRAPPED)
 def test_what_wraps_text_hides_none(content: str) -> None:
     body = f"<w:p>{run('It starts at ')}{content}{run(' UTC.')}</w:p>"
     assert read_docx(word_document(body)) == "It starts at 03:00 UTC."
+
+
+OFF = '<w:strike w:val="0"/>'
+
+
+def checkbox(content: str) -> str:
+    data = f"<w:ffData><w:checkBox>{content}</w:checkBox></w:ffData>"
+    begin = f'<w:r><w:fldChar w:fldCharType="begin">{data}</w:fldChar></w:r>'
+    return begin + instruction("FORMCHECKBOX") + mark("separate") + mark("end")
 
 
 def formula(kind: str, **parts: str) -> str:
@@ -119,6 +138,16 @@ def formula(kind: str, **parts: str) -> str:
             "<w:rubyBase><w:r><w:t>漢字</w:t></w:r></w:rubyBase></w:ruby></w:r>",
             "漢字(かんじ)",
         ),
+        (run("02:00", "<w:strike/>") + run(" 03:00"), "~~02:00~~ 03:00"),
+        (run("02:", "<w:dstrike/>") + run("00 ", "<w:strike/>") + run("03:00", OFF), "~~02:00~~ 03:00"),
+        (run("10") + run("6", '<w:vertAlign w:val="superscript"/>') + run(" H"), "10⁶ H"),
+        (run("H") + run("2", '<w:vertAlign w:val="subscript"/>') + run("O"), "H₂O"),
+        ('<w:r><w:t>20</w:t><w:sym w:font="Symbol" w:char="F0B0"/></w:r>', "20°"),
+        ('<w:r><w:sym w:font="Unknown" w:char="F0B0"/><w:sym w:font="Arial" w:char="2265"/></w:r>', "≥"),
+        ('<w:r><w:rPr><w:rFonts w:ascii="Wingdings"/></w:rPr><w:t>\uf0fc</w:t></w:r>', "✓"),
+        (checkbox("<w:checked/>") + run("03:00"), "☒ 03:00"),
+        (checkbox('<w:default w:val="1"/>') + run("03:00"), "☒ 03:00"),
+        (checkbox('<w:default w:val="1"/><w:checked w:val="0"/>') + run("03:00"), "☐ 03:00"),
     ],
 )
 def test_what_is_more_than_text_is_read(content: str, expected: str) -> None:

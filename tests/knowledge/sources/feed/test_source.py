@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import time
 from collections.abc import AsyncIterator
@@ -43,6 +44,45 @@ async def test_entries_are_documents(web: WebPeer, tmp_path: Path) -> None:
     assert set(documents) == {"new", "old"}
     assert documents["new"].text.startswith("Rocket 2 is out.")
     assert (documents["new"].title, documents["new"].url) == ("new", "https://blog.example.org/new")
+
+
+@pytest.mark.parametrize("kind", ["", 'type="text"', 'type="html"', 'type="xhtml"'])
+async def test_atom_says_what_is_markup(web: WebPeer, tmp_path: Path, kind: str) -> None:
+    escaped = "Use Box&lt;T&gt; &amp;amp; more"
+    text = {'type="html"': escaped.replace("&", "&amp;").replace("amp;amp;amp;", "amp;amp;")}.get(kind, escaped)
+    if "xhtml" in kind:
+        text = f'<div xmlns="http://www.w3.org/1999/xhtml">{escaped}</div>'
+    entry = f"<entry><id>urn:2</id><title {kind}>{text}</title><content {kind}>{text}</content></entry>"
+    web.pages["/feed"] = Page(ATOM.partition("<entry>")[0] + entry + "</feed>")
+    source = feed(web, tmp_path)
+    listing = await source.listing()
+    (document,) = [document async for document in source.documents(listing, listing.fingerprints)]
+    shown = "Use Box<T> & more" if kind == 'type="html"' else "Use Box<T> &amp; more"
+    assert document.title == shown
+    assert document.text.replace("\\", "").startswith(shown)
+
+
+async def test_a_feed_may_be_a_packed_file(web: WebPeer, tmp_path: Path) -> None:
+    packed = gzip.compress(str(web.pages["/feed"].body).encode())
+    web.pages["/feed"] = Page(packed)
+    assert set((await feed(web, tmp_path).listing()).fingerprints) == {"new", "old"}
+    web.pages["/feed"] = Page(packed[:-20])
+    with pytest.raises(SourceError, match="cannot be unpacked"):
+        await feed(web, tmp_path / "other").listing()
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+async def test_a_bare_ampersand_is_one(web: WebPeer, tmp_path: Path, encoding: str) -> None:
+    body = "<title>D&amp;D, R&D</title><description><![CDATA[a & b, a&nbsp;c]]></description>"
+    item = f"<item><guid>1</guid>{body}</item>"
+    text = f'<?xml version="1.0" encoding="{encoding}"?><rss version="2.0"><channel>{item}</channel></rss>'
+    text = text if encoding == "utf-8" else text.replace("R&D", "R&amp;D")
+    web.pages["/feed"] = Page(text.encode(encoding))
+    source = feed(web, tmp_path)
+    listing = await source.listing()
+    (document,) = [document async for document in source.documents(listing, listing.fingerprints)]
+    assert document.title == "D&D, R&D"
+    assert document.text.split()[:5] == ["a", "&", "b,", "a", "c"]
 
 
 async def test_atom_is_read_and_made_harmless(web: WebPeer, tmp_path: Path) -> None:
