@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from core.catalogue import messages_for
 from core.errors import UsageError
@@ -21,30 +20,29 @@ MAX_QUOTED_CHARS = 1000
 
 async def get_quoted_turns(
     journal: Journal, message: Message, history: Sequence[Turn], visible_labels: frozenset[str] | None
-) -> Sequence[Turn]:
+) -> History:
     """Return the quoted message as conversation turns. They have no author, so they count as the asker's.
 
-    An answer from sources without `visible_labels` is left out.
+    An answer from sources without `visible_labels` is left out. One of ours is known by its id, also where a platform
+    tells nothing of its words, as Telegram of rich text.
     """
-    answer_turns = await _get_answer_turns(journal, message, visible_labels)
-    if answer_turns is None:
-        return [Turn("user", _truncate(message.quoted))]
-    if all(turn in get_author_turns(history, message.author_id) for turn in answer_turns):
-        return []
-    return [Turn(turn.role, _truncate(turn.text)) for turn in answer_turns]
+    answer = await _get_answer(journal, message, visible_labels)
+    if answer is None:
+        return History([Turn("user", _truncate(message.quoted))] if message.quoted else [], [])
+    if all(turn in get_author_turns(history, message.author_id) for turn in answer.turns):
+        return History([], answer.numbers)
+    return History([Turn(turn.role, _truncate(turn.text)) for turn in answer.turns], answer.numbers)
 
 
-async def _get_answer_turns(
-    journal: Journal, message: Message, visible_labels: frozenset[str] | None
-) -> Sequence[Turn] | None:
+async def _get_answer(journal: Journal, message: Message, visible_labels: frozenset[str] | None) -> History | None:
     """Return the answer of ours that a message replies to, or None where it quotes somebody else.
 
     Of words of ours that the journal does not have, such as the second part of a long answer or the beginning of a
     thread, nobody knows what they were made from: where sources are closed, they are left out.
     """
-    answer_turns = await journal.get_answer_by_reply(message, visible_labels)
+    answer = await journal.get_answer_by_reply(message, visible_labels)
     may_be_closed = message.quotes_bot and visible_labels is not None and ALL_OPEN not in visible_labels
-    return () if answer_turns is None and may_be_closed else answer_turns
+    return History([], []) if answer is None and may_be_closed else answer
 
 
 def _truncate(text: str) -> str:
@@ -99,11 +97,10 @@ async def with_history(
         is_restricted=message.thread_state.is_restricted,
     )
     if not (text.strip() or is_spoken):
-        if await _get_answer_turns(journal, message, visible_labels) == ():
+        answer = await _get_answer(journal, message, visible_labels)
+        if answer is not None and not answer.turns:
             # The platform shows the answer; the bot does not take it up again.
             raise UsageError(messages_for("").question_unclear)
         return message.quoted[:MAX_QUESTION_CHARS], history
-    if not message.quoted:
-        return text, history
-    quoted_turns = await get_quoted_turns(journal, message, history.turns, visible_labels)
-    return text, replace(history, turns=[*history.turns, *quoted_turns])
+    quoted = await get_quoted_turns(journal, message, history.turns, visible_labels)
+    return text, History([*history.turns, *quoted.turns], [*history.numbers, *quoted.numbers])

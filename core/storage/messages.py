@@ -68,7 +68,6 @@ from core.types import (
     Reply,
     Skip,
     SkipReason,
-    Turn,
 )
 
 _log = get_logger(__name__)
@@ -402,9 +401,7 @@ class Journal:
         rows = await self.database.fetch_all(query.order_by(messages.c.number.desc()).limit(limit))
         return [row.text for row in rows]
 
-    async def get_answer_by_reply(
-        self, message: Message, visible_labels: frozenset[str] | None
-    ) -> Sequence[Turn] | None:
+    async def get_answer_by_reply(self, message: Message, visible_labels: frozenset[str] | None) -> History | None:
         """Return the question and answer whose reply this message replies to, or None when it is no answer of ours.
 
         Nothing of an answer that could be made from sources without `visible_labels`, or that may not be told of where
@@ -418,7 +415,8 @@ class Journal:
         row = await self.database.fetch_first(query.where(*is_reply))
         if row is None:
             return None
-        return to_turns(row) if row.is_readable and may_be_shown(row.visible_sources, visible_labels) else ()
+        is_shown = row.is_readable and may_be_shown(row.visible_sources, visible_labels)
+        return History(to_turns(row) if is_shown else (), [row.number])
 
     async def get_cursor(self, cursor: str) -> int | None:
         """Return the position in a platform's stream of updates, or None for a new stream."""

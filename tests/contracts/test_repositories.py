@@ -173,7 +173,10 @@ class TestMessages:
         turns = (Turn("user", MESSAGE.text, "Ann", "42"), Turn("assistant", REPLY.text))
         assert tuple(await read_history(journal, CHAT, 9)) == turns
         assert await read_history(journal, replace(CHAT, thread="8"), 9) == []
-        assert await journal.get_answer_by_reply(replace(MESSAGE, id="3", reply_to="2"), None) == turns
+        answer = await journal.get_answer_by_reply(replace(MESSAGE, id="3", reply_to="2"), None)
+        assert answer is not None
+        assert tuple(answer.turns) == turns
+        assert len(answer.numbers) == 1
 
     async def test_a_cursor_moves(self, journal: Journal) -> None:
         assert await journal.get_cursor("telegram:9") is None
@@ -495,7 +498,7 @@ class TestTaughtAnswers:
         assert (decided.state, decided.reviewer, decided.reviewed_at is None) == ("approved", "Boss", False)
         assert await repository.list_answers("pending", reader=None) == []
         assert await repository.erase_before(later()) == 0, "what is approved stays"
-        assert (await repository.edit(1, "Nobody.", ())).state == "pending"
+        assert (await repository.edit(MESSAGE, 1, "Nobody.", ())).state == "pending"
         assert await repository.erase_before(later()) == 1
         with pytest.raises(UsageError, match="no answer 1"):
             await repository.decide(1, "rejected", "Boss")

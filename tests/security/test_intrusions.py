@@ -423,11 +423,13 @@ async def test_who_replies_to_an_answer_from_elsewhere_has_it_taken_up_by_nobody
     await journal.mark_posted(asked, "77")
     await journal.mark_answered(asked, Reply("Dan."))
     inside = replace(asked, id="inside", reply_to="77")
-    turns = await journal.get_answer_by_reply(inside, None)
-    assert turns is not None
-    assert [turn.text for turn in turns] == ["Whom do we lay off?", "Dan."]
+    answer = await journal.get_answer_by_reply(inside, None)
+    assert answer is not None
+    assert [turn.text for turn in answer.turns] == ["Whom do we lay off?", "Dan."]
     outside = replace(says("", person=ANN), id="outside", reply_to="77")
-    assert await journal.get_answer_by_reply(outside, None) == ()
+    hidden = await journal.get_answer_by_reply(outside, None)
+    assert hidden is not None
+    assert not hidden.turns
 
 
 async def test_no_command_takes_up_a_question_of_a_closed_thread_elsewhere(journal: Journal) -> None:

@@ -188,7 +188,7 @@ READERS: Mapping[str, Mapping[str, str]] = {
         "core/messaging/quotations.py:with_history": LABELS,
     },
     "Journal.get_recent_questions": {"bots/cli/language_check.py:_read_samples": OPERATOR},
-    "Journal.get_answer_by_reply": {"core/messaging/quotations.py:_get_answer_turns": LABELS},
+    "Journal.get_answer_by_reply": {"core/messaging/quotations.py:_get_answer": LABELS},
     "Journal.get_pending": {
         "bots/cli/group.py:GroupJournal.complete_deleted": OPERATOR,
         "bots/cli/group.py:run_group_chat": OPERATOR,
