@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal, get_args
 from urllib.parse import urlsplit
 
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
 from core.settings.alerts import AlertsSettings as AlertsSettings
 from core.settings.answering import (
@@ -177,6 +177,7 @@ class Settings(PlatformsSection):
     alerts: AlertsSettings = AlertsSettings()
     operator_page: OperatorPageSettings = OperatorPageSettings()
     api: ApiSettings = ApiSettings()
+    _files: frozenset[Path] = PrivateAttr(frozenset())
 
     @model_validator(mode="after")
     def _check_source_references(self) -> Settings:
@@ -250,6 +251,16 @@ class Settings(PlatformsSection):
     def secrets(self) -> dict[str, Secret]:
         """Return every configured secret by its dotted path, for example `models.main.api_key`."""
         return dict(_secrets(self, ()))
+
+    def with_files(self, files: Iterable[Path]) -> Settings:
+        """Return the same configuration, which knows the files that it was read from."""
+        settings = self.model_copy()
+        settings._files = frozenset(map(Path.absolute, files))
+        return settings
+
+    def list_private_files(self) -> frozenset[Path]:
+        """Return the files that hold this configuration and its secrets: no source tells of them."""
+        return self._files.union(secret.file for secret in self.secrets().values() if secret.file)
 
     def get_chat(self, chat: str) -> ChatSettings:
         """Return what is different in a chat (`platform:chat`)."""

@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Literal, Protocol
 
 from core.settings.answering import AgentSettings
@@ -148,6 +149,10 @@ class RestrictedSettings(Protocol):
         """Return the bots (of one platform) as name, platform and section."""
         ...
 
+    def list_private_files(self) -> frozenset[Path]:
+        """Return the files that hold the configuration and its secrets."""
+        ...
+
     def retrieval_agents(self) -> dict[str, AgentSettings]:
         """Return the agents that search."""
         ...
@@ -161,7 +166,7 @@ class Audiences:
     taken for that of another one, which got its name. `scoped_labels` say as well how much of it they read, and
     `folders` where it lies, on this machine or the web. `learned` are the sources of taught answers. `once_closed` are
     the scoped labels of the sources that were not for everyone at some time: what was made until then stays closed
-    while they are removed, renamed, or read less.
+    while they are removed, renamed, or read less. No source tells of `private_files`.
     """
 
     by_source: Mapping[str, frozenset[frozenset[str]]] = field(default_factory=dict)
@@ -170,6 +175,7 @@ class Audiences:
     scoped_labels: Mapping[str, str] = field(default_factory=dict)
     folders: Mapping[str, str] = field(default_factory=dict)
     once_closed: frozenset[str] = frozenset()
+    private_files: frozenset[Path] = frozenset()
 
     @classmethod
     def from_settings(cls, settings: RestrictedSettings) -> Audiences:
@@ -193,7 +199,8 @@ class Audiences:
         }
         folders = {name: find_place(source) for name, source in settings.sources.items()}
         learned = frozenset(name for name, source in settings.sources.items() if isinstance(source, LearnedSource))
-        return cls(by_source, labels, learned, scoped_labels, folders)
+        private_files = settings.list_private_files()
+        return cls(by_source, labels, learned, scoped_labels, folders, private_files=private_files)
 
     def to_json(self) -> str:
         """Return who may see the sources, for other daemons of the deployment: by name, and by what they read.
@@ -293,6 +300,7 @@ class Audiences:
             # What is read from now on.
             scoped_labels={**self.scoped_labels, **newer.scoped_labels},
             folders={**newer.folders, **self.folders},
+            private_files=self.private_files | newer.private_files,
         )
 
     @property

@@ -32,6 +32,11 @@ _LINK_TEMPLATES = (
 # Never taken: installed or compiled by tools.
 _INSTALLED = ("node_modules/", "bower_components/", "__pycache__/", "site-packages/")
 
+# Never taken either: what KIMAs is configured with, its secrets, and copies of both. They tell of closed sources.
+_OWN = ("kimas.yaml*", "kimas.env*")
+# What editors and people add to the name of a file where they keep a copy.
+_COPY_SUFFIXES = ("", "~", ".*")
+
 # Taken only where an include glob names them: the menus of Antora, docsify, mdBook and GitBook.
 _MENUS = ("nav.adoc", "modules/*/*nav.adoc", "_sidebar.md", "_navbar.md", "SUMMARY.md")
 # Taken only by a source that has include globs: written by tools or by somebody else.
@@ -40,8 +45,6 @@ _GENERATED = (
     "*-lock.json",
     "*-lock.yaml",
     "npm-shrinkwrap.json",
-    # What KIMAs is configured with tells of closed sources.
-    "kimas.yaml",
     "go.sum",
     "*.snap",
     "*.generated.*",
@@ -188,7 +191,8 @@ class PathFilter:
     """The globs of one source, ready to judge paths; folders that are `left_out` are never entered.
 
     What `is_closed` names is for fewer people than the source: its pages show it only where it is a document of its
-    own. Raises `SourceError` for a glob that git would not understand.
+    own. `private_paths`, and copies beside them, are neither documents nor shown. Raises `SourceError` for a glob that
+    git would not understand.
     """
 
     def __init__(
@@ -197,6 +201,7 @@ class PathFilter:
         settings: DocumentSource,
         left_out: Collection[str] = (),
         is_closed: Callable[[str], bool] = lambda _path: False,
+        private_paths: Collection[str] = (),
     ) -> None:
         self._left_out = left_out
         self._is_closed = is_closed
@@ -205,7 +210,9 @@ class PathFilter:
         uses_defaults = not settings.include
         named = {part for pattern in settings.include for part in pattern.split("/")}
         menus = tuple(menu for menu in _MENUS if menu not in named)
-        self._generated = _compile_globs(name, "exclude", _INSTALLED + menus + (_GENERATED if uses_defaults else ()))
+        own = (*_OWN, *(f"/{_escape(path)}{suffix}" for path in private_paths for suffix in _COPY_SUFFIXES))
+        generated = _INSTALLED + menus + own + (_GENERATED if uses_defaults else ())
+        self._generated = _compile_globs(name, "exclude", generated)
         names_hidden = any(part.startswith(".") for part in named)
         self._hidden = _compile_globs(name, "exclude", () if names_hidden else (".*",))
         themes = [*(set(_THEMES) - named), *(() if {"layouts", "_includes"} & named else _THEME_PARTS)]
@@ -306,6 +313,11 @@ def _suffix(name: str) -> str:
     """Return what `PurePosixPath(name).suffix` does, for many names at little cost."""
     stem, dot, rest = name.rpartition(".")
     return f".{rest}" if dot and stem and rest else ""
+
+
+def _escape(path: str) -> str:
+    """Return the glob of a path as it is."""
+    return re.sub(r"([\\*?\[\s])", r"\\\1", path)
 
 
 def _compile_globs(name: str, key: str, patterns: Sequence[str]) -> pathspec.GitIgnoreSpec:

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from core.errors import SourceError
 from core.settings import Settings
 from core.settings.audience import Audiences
 from core.storage.engine import Database
 from knowledge.ports import Store
 from knowledge.sources.common.closed_parts import describe_closed_parts, find_closed_parts, make_closed_check
+from knowledge.sources.factory import open_source
 from tests.support.deployment import commit, make_repository
 from tests.support.knowledge import WordEmbedder
 from tests.support.machines import Machine
@@ -62,6 +64,39 @@ async def test_a_page_shows_no_file_of_a_closed_source(machine: Machine, tmp_pat
     assert VALUE not in told
     assert SECRET in await machine.read({**public, **CLOSED}, team=team), "for those who see both"
     assert SECRET not in await machine.start(public, team=team)
+
+
+@pytest.mark.parametrize("kind", ["git", "files"])
+@pytest.mark.parametrize("include", [["public/**"], ["**"]], ids=["elsewhere", "beside"])
+async def test_no_source_tells_of_our_configuration(tmp_path: Path, kind: str, include: list[str]) -> None:
+    folder = tmp_path / "kb"
+    names = ["kimas.env", "kimas.yaml", "kimas.yaml.bak", "bot.yaml", "bot.yaml~", "keys/forum[1].txt"]
+    inclusions = "".join(f'--8<-- "{name}"\n\n' for name in [*names, "snippet.yaml"])
+    secrets = dict.fromkeys(names, f"{SECRET}\n")
+    make_repository(folder, {"public/a.md": f"# Quokka\n\n{inclusions}", "snippet.yaml": "town: Rottnest\n", **secrets})
+    place = {"kind": "git", "url": str(folder)} if kind == "git" else {"kind": "files", "path": str(folder)}
+    forum = {"kind": "own", "plugin": "discourse", "token": {"file": str(folder / names[-1])}}
+    sources = {"docs": {**place, "include": include}, "forum": forum}
+    settings = Settings.model_validate({"data_dir": str(tmp_path / "data"), "sources": sources})
+    # As after a link that leads there.
+    (tmp_path / "linked").symlink_to(folder)
+    audiences = Audiences.from_settings(settings.with_files([tmp_path / "linked" / "bot.yaml"]))
+    source = open_source("docs", settings.sources["docs"], settings.data_dir, settings.sources, audiences=audiences)
+    listing = await source.listing()
+    documents = {each.path: each.text async for each in source.documents(listing, listing.fingerprints)}
+    assert "Rottnest" in documents["public/a.md"]
+    assert documents.keys() <= {"public/a.md", "snippet.yaml"}
+    assert SECRET not in " ".join(documents.values())
+
+
+@pytest.mark.parametrize("kind", ["files", "faq"])
+def test_no_source_is_our_configuration(tmp_path: Path, kind: str) -> None:
+    file = tmp_path / "bot.yaml"
+    file.write_text("[]", "utf-8")
+    settings = Settings.model_validate({"sources": {"docs": {"kind": kind, "path": str(file)}}}).with_files([file])
+    audiences = Audiences.from_settings(settings)
+    with pytest.raises(SourceError, match="own configuration"):
+        open_source("docs", settings.sources["docs"], tmp_path, settings.sources, audiences=audiences)
 
 
 async def test_a_page_shows_no_file_that_the_globs_keep_out_by_now(machine: Machine, tmp_path: Path) -> None:
