@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from core.errors import SourceError
 from core.settings import Settings
 from core.settings.audience import Audiences
-from core.settings.places import find_place
+from core.settings.places import find_address, find_place
 from core.settings.sources import (
     FeedSource,
     FilesSource,
@@ -22,7 +22,6 @@ from core.settings.sources import (
     SourceSettings,
     WebsiteSource,
 )
-from knowledge.sources.common.closed_parts import find_address
 from knowledge.sources.common.documents import PathFilter, PathGlobs
 from knowledge.web.addresses import get_site
 
@@ -31,7 +30,7 @@ EXPOSED = "{outer} reads {place} too, and more people may see that source: exclu
 OPEN_SOURCE = (
     "everybody may see what its token reads: name an audience, or use a token that reads nothing that is not public"
 )
-LIES_BETWEEN = "{path} lies in the folder of sources.{source}, which shows nothing of it: exclude it there or move it"
+LIES_BETWEEN = "{path} lies in the folder of sources.{source}, which shows nothing of it: exclude it there, or move it"
 
 
 def find_exposed(settings: Settings) -> Iterator[tuple[str, str]]:

@@ -1,12 +1,27 @@
-"""Where sources lie: the folder, file or website that each reads."""
+"""Where sources lie: the folder, file, website, repository or service that each reads."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path, PurePath
+from urllib.parse import urlsplit
 
-from core.settings.sources import FaqSource, FilesSource, GitSource, SourceSettings, WebsiteSource
+from core.settings.sources import (
+    FaqSource,
+    FilesSource,
+    GitSource,
+    LearnedSource,
+    OwnSource,
+    SourceSettings,
+    StandingSource,
+    WebsiteSource,
+)
+
+_SCP_ADDRESS = re.compile(r"(?:[^@/:]+@)?([^/:\[\]]+):(?!//)(.+)")
+# What tells apart the services and projects that sources of one kind read; all else tells apart what they take of it.
+_AREA_FIELDS = ("plugin", "provider", "api_url", "base_url", "repository", "project")
 
 
 def find_place(source: SourceSettings) -> str:
@@ -18,6 +33,41 @@ def find_place(source: SourceSettings) -> str:
         url = source.url.removeprefix("file://")
         path = "" if ":" in url.partition("/")[0] else url
     return os.path.realpath(Path(path).expanduser()) if path else ""
+
+
+def find_area(source: SourceSettings) -> str:
+    """Return the place that a source reads as a whole or in part; "" for answers, which are made elsewhere.
+
+    Which branches, labels, channels or pages it takes is no part of it: what one source leaves, another may take.
+    """
+    if isinstance(source, LearnedSource | StandingSource):
+        return ""
+    options = source.options if isinstance(source, OwnSource) else {}
+    parts = (*(getattr(source, name, "") for name in _AREA_FIELDS), find_address(source), options.get("url"))
+    words = (str(part).strip("/").casefold() for part in parts if part)
+    return find_place(source) or "/".join((source.kind, *words))
+
+
+def find_address(source: SourceSettings) -> str:
+    """Return the address of a source in one form; a repository has several that lead to it, in any case."""
+    url = str(getattr(source, "url", ""))
+    if isinstance(source, GitSource):
+        url = "/".join(part.strip("/") for part in split_remote(url)).casefold()
+    return url.rstrip("/").removesuffix(".git")
+
+
+def split_remote(remote: str) -> tuple[str, str]:
+    """Return the web host (without credentials and SSH ports) and the path of a remote address."""
+    if "://" not in remote:
+        match = _SCP_ADDRESS.fullmatch(remote)
+        return (match[1].lower(), match[2]) if match else ("", "")
+    try:
+        parts = urlsplit(remote)
+        host = parts.hostname or ""
+        port = f":{parts.port}" if parts.port and parts.scheme in ("http", "https") else ""
+    except ValueError:
+        return "", ""
+    return (host + port, parts.path) if parts.scheme in ("http", "https", "ssh", "git") else ("", "")
 
 
 def find_within(folder: str, files: Iterable[Path]) -> list[str]:

@@ -11,10 +11,10 @@ from pathlib import Path
 from core.errors import SourceError
 from core.settings import GithubSource, GitlabSource, GitSource, SourceSettings
 from core.settings.audience import Audiences
-from core.settings.places import find_place
+from core.settings.places import find_address, find_place
 from core.settings.sources import DocumentSource, FilteredSource
 from knowledge.ports import StoredDocument
-from knowledge.sources.common.documents import TAKEN_MARK, PathGlobs, split_remote
+from knowledge.sources.common.documents import TAKEN_MARK, PathGlobs
 
 # What of a forge's project a source takes.
 _FORGE_FILTERS = {"take", "state", "labels", "exclude_labels"}
@@ -74,14 +74,6 @@ def make_closed_check(name: str, parts: Sequence[ClosedPart]) -> Callable[[str],
         return any(_has(part, globs, path) for part, globs in judges)
 
     return is_closed
-
-
-def find_address(source: SourceSettings) -> str:
-    """Return the address of a source in one form; a repository has several that lead to it, in any case."""
-    url = str(getattr(source, "url", ""))
-    if isinstance(source, GitSource):
-        url = "/".join(part.strip("/") for part in split_remote(url)).casefold()
-    return url.rstrip("/").removesuffix(".git")
 
 
 def _list_closed(name: str, sources: Mapping[str, SourceSettings], audiences: Audiences) -> Sequence[str]:

@@ -8,9 +8,10 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from core.errors import SourceError
+from core.settings.places import split_remote
 from knowledge.formats.includes import EDITOR_CONFIG, is_partial
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
     from core.settings import DocumentSource
 
-_SCP_ADDRESS = re.compile(r"(?:[^@/:]+@)?([^/:\[\]]+):(?!//)(.+)")
 _LINK_TEMPLATES = (
     ("gitlab", "/-/blob/{commit}/{path}#L{start}-{end}"),
     ("bitbucket", "/src/{commit}/{path}#lines-{start}:{end}"),
@@ -134,20 +134,6 @@ def derive_template(remote: str) -> str:
     path = path.strip("/").removesuffix(".git")
     template = next((template for word, template in _LINK_TEMPLATES if word in host), "")
     return f"https://{host}/{quote(path, safe='/')}{template}" if template and "/" in path else ""
-
-
-def split_remote(remote: str) -> tuple[str, str]:
-    """Return the web host (without credentials and SSH ports) and the path of a remote address."""
-    if "://" not in remote:
-        match = _SCP_ADDRESS.fullmatch(remote)
-        return (match[1].lower(), match[2]) if match else ("", "")
-    try:
-        parts = urlsplit(remote)
-        host = parts.hostname or ""
-        port = f":{parts.port}" if parts.port and parts.scheme in ("http", "https") else ""
-    except ValueError:
-        return "", ""
-    return (host + port, parts.path) if parts.scheme in ("http", "https", "ssh", "git") else ("", "")
 
 
 def redact_credentials(text: str) -> str:
