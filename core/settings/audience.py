@@ -258,13 +258,13 @@ class Audiences:
 
         None of what that knew closed.
         """
-        folder = older.folders.get(name)
-        for other_name, other_folder in self.folders.items() if folder else ():
+        folder = older.folders.get(name, "")
+        for other_name, other_folder in self.folders.items():
             audiences = self.by_source[other_name]
             is_known = older.labels.get(other_name) == self.labels[other_name] and (
                 audiences <= older.by_source[other_name]
             )
-            if not is_known and other_folder and is_overlapping(folder, other_folder):
+            if not is_known and folder and other_folder and is_overlapping(folder, other_folder):
                 yield audiences
 
     def with_lessons_chosen_for(self, former: Audiences) -> Audiences:

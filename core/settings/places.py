@@ -20,6 +20,7 @@ from core.settings.sources import (
 )
 
 _SCP_ADDRESS = re.compile(r"(?:[^@/:]+@)?([^/:\[\]]+):(?!//)(.+)")
+_WEB_PORTS = {"http": 80, "https": 443}
 # What tells apart the services and projects that sources of one kind read; all else tells apart what they take of it.
 _AREA_FIELDS = ("plugin", "provider", "api_url", "base_url", "repository", "project")
 
@@ -27,7 +28,7 @@ _AREA_FIELDS = ("plugin", "provider", "api_url", "base_url", "repository", "proj
 def find_place(source: SourceSettings) -> str:
     """Return the folder, file or website that a source reads, whichever way it is written; "" for all others."""
     if isinstance(source, WebsiteSource):
-        return source.url.partition("?")[0]
+        return _to_address(source.url)
     path = str(source.path) if isinstance(source, FilesSource | FaqSource) else ""
     if isinstance(source, GitSource):
         url = source.url.removeprefix("file://")
@@ -44,7 +45,7 @@ def find_area(source: SourceSettings) -> str:
         return ""
     options = source.options if isinstance(source, OwnSource) else {}
     parts = (*(getattr(source, name, "") for name in _AREA_FIELDS), find_address(source), options.get("url"))
-    words = (str(part).strip("/").casefold() for part in parts if part)
+    words = (_to_address(str(part)).strip("/").casefold() for part in parts if part)
     return find_place(source) or "/".join((source.kind, *words))
 
 
@@ -53,7 +54,18 @@ def find_address(source: SourceSettings) -> str:
     url = str(getattr(source, "url", ""))
     if isinstance(source, GitSource):
         url = "/".join(part.strip("/") for part in split_remote(url)).casefold()
-    return url.rstrip("/").removesuffix(".git")
+    return _to_address(url).rstrip("/").removesuffix(".git")
+
+
+def _to_address(url: str) -> str:
+    """Return an address of the web in one form, without its query; others stay.
+
+    >>> _to_address("HTTPS://Example.org:443/a?b=1"), _to_address("http://example.org/a"), _to_address("a.example/b")
+    ('https://example.org/a', 'https://example.org/a', 'a.example/b')
+    """
+    host, path = split_remote(url) if "://" in url else ("", "")
+    # One is the other, in all but name.
+    return f"https://{host}{path}" if host else url
 
 
 def split_remote(remote: str) -> tuple[str, str]:
@@ -64,7 +76,8 @@ def split_remote(remote: str) -> tuple[str, str]:
     try:
         parts = urlsplit(remote)
         host = parts.hostname or ""
-        port = f":{parts.port}" if parts.port and parts.scheme in ("http", "https") else ""
+        is_needed = parts.scheme in _WEB_PORTS and parts.port not in (None, _WEB_PORTS[parts.scheme])
+        port = f":{parts.port}" if is_needed else ""
     except ValueError:
         return "", ""
     return (host + port, parts.path) if parts.scheme in ("http", "https", "ssh", "git") else ("", "")

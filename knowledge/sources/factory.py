@@ -26,7 +26,7 @@ from core.settings.audience import Audiences
 from core.settings.places import find_place, find_within
 from knowledge.parsing.parser import Parser
 from knowledge.ports import Source
-from knowledge.sources.common.closed_parts import find_closed_parts
+from knowledge.sources.common.closed_parts import find_closed_parts, shares_site
 from knowledge.sources.faq import FaqFile
 from knowledge.sources.feed.source import Feed
 from knowledge.sources.files import FilesFolder
@@ -68,8 +68,9 @@ def open_source(
         )
     if isinstance(settings, WebsiteSource | FeedSource):
         page_directory = data_dir.expanduser() / "web" / name
+        is_shared = audiences is not None and shares_site(name, {**sources, name: settings}, audiences)
         return (
-            Website(name, settings, page_directory, parser)
+            Website(name, settings, page_directory, parser, is_shared=is_shared)
             if isinstance(settings, WebsiteSource)
             else Feed(name, settings, page_directory, parser)
         )

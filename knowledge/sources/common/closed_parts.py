@@ -9,12 +9,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from core.errors import SourceError
-from core.settings import GithubSource, GitlabSource, GitSource, SourceSettings
+from core.settings import FeedSource, GithubSource, GitlabSource, GitSource, SourceSettings, WebsiteSource
 from core.settings.audience import Audiences
 from core.settings.places import find_address, find_place
 from core.settings.sources import DocumentSource, FilteredSource
 from knowledge.ports import StoredDocument
 from knowledge.sources.common.documents import TAKEN_MARK, PathGlobs
+from knowledge.web.addresses import get_site
 
 # What of a forge's project a source takes.
 _FORGE_FILTERS = {"take", "state", "labels", "exclude_labels"}
@@ -54,6 +55,16 @@ def describe_closed_parts(name: str, sources: Mapping[str, SourceSettings], audi
     filters = source.model_dump(mode="json", include={"include", "exclude", *_FORGE_FILTERS})
     texts = sorted(json.dumps(part, sort_keys=True) for part in parts)
     return hashlib.sha256(json.dumps([filters, *texts]).encode()).hexdigest()[:12]
+
+
+def shares_site(name: str, sources: Mapping[str, SourceSettings], audiences: Audiences) -> bool:
+    """Return whether another source reads pages of a website's host for fewer people."""
+    source = sources[name]
+    others = (sources[other] for other in _list_closed(name, sources, audiences))
+    return isinstance(source, WebsiteSource) and any(
+        isinstance(other, WebsiteSource | FeedSource) and get_site(source.url) == get_site(other.url)
+        for other in others
+    )
 
 
 def find_taking(manifest: Mapping[str, StoredDocument]) -> frozenset[str]:

@@ -7,8 +7,9 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from pathlib import PurePosixPath
+from posixpath import normpath
 from typing import TYPE_CHECKING
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from core.errors import SourceError
 from core.settings.places import split_remote
@@ -173,6 +174,27 @@ class PathGlobs:
         return bool(self._exclude.match_file(path))
 
 
+class AddressGlobs(PathGlobs):
+    """Globs of the paths of a website, whose queries they do not judge.
+
+    `exclude` names a path in all its spellings: a server may take them for one, in other letters, with parameters, with
+    an escaped slash or two of them.
+    """
+
+    def __init__(self, name: str, include: Sequence[str], exclude: Sequence[str]) -> None:
+        super().__init__(name, include, exclude)
+        self._folded = PathGlobs(name, (), [pattern.casefold() for pattern in exclude])
+
+    def matches(self, path: str) -> bool:
+        """Return whether the globs accept a path."""
+        return super().matches(path.partition("?")[0]) and not self.excludes(path)
+
+    def excludes(self, path: str) -> bool:
+        """Return whether the exclude globs name a path."""
+        path = path.partition("?")[0]
+        return super().excludes(path) or self._folded.excludes(_fold_address(path))
+
+
 class PathFilter:
     """The globs of one source, ready to judge paths; folders that are `left_out` are never entered.
 
@@ -299,6 +321,17 @@ def _suffix(name: str) -> str:
     """Return what `PurePosixPath(name).suffix` does, for many names at little cost."""
     stem, dot, rest = name.rpartition(".")
     return f".{rest}" if dot and stem and rest else ""
+
+
+def _fold_address(path: str) -> str:
+    """Return a path as a server may understand it.
+
+    >>> _fold_address("//Team;v=1/a%2Fb/"), _fold_address("/team/../a\\b")
+    ('/team/a/b/', '/a/b')
+    """
+    segments = unquote(path).replace("\\", "/").casefold().split("/")
+    folded = "/".join(segment.partition(";")[0] for segment in segments)
+    return normpath(f"/{folded.strip('/')}") + ("/" if folded.strip("/") and folded.endswith("/") else "")
 
 
 def _escape(path: str) -> str:
