@@ -250,7 +250,7 @@ class Settings(PlatformsSection):
 
     def secrets(self) -> dict[str, Secret]:
         """Return every configured secret by its dotted path, for example `models.main.api_key`."""
-        return dict(_secrets(self, ()))
+        return dict(iter_secrets(self))
 
     def with_files(self, files: Iterable[Path]) -> Settings:
         """Return the same configuration, which knows the files that it was read from."""
@@ -401,12 +401,13 @@ def _require_known(location: str, kind: str, name: str, known_names: Collection[
         raise ValueError(f"{location}: no {kind} is named {name!r} (known: {names})")
 
 
-def _secrets(value: object, path: tuple[str, ...]) -> Iterator[tuple[str, Secret]]:
+def iter_secrets(value: object, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Secret]]:
+    """Yield every secret of a section by its dotted path."""
     if isinstance(value, Secret):
         yield ".".join(path), value
     elif isinstance(value, Section):
         for name in type(value).model_fields:
-            yield from _secrets(getattr(value, name), (*path, name))
+            yield from iter_secrets(getattr(value, name), (*path, name))
     elif isinstance(value, Mapping):
         for name, item in value.items():
-            yield from _secrets(item, (*path, str(name)))
+            yield from iter_secrets(item, (*path, str(name)))

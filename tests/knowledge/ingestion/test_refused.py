@@ -284,7 +284,7 @@ def give_account_a_login(way: str, home: Path, port: int, monkeypatch: pytest.Mo
         "netrc": (".netrc", f"machine 127.0.0.1 login git password {TOKEN}\n"),
         "header": (
             ".gitconfig",
-            f"[http]\n\textraHeader = Authorization: Basic {b64encode(f'git:{TOKEN}'.encode()).decode()}",
+            f"[http]\n\textraHeader = Authorization: Basic {login}\n",
         ),
     }
     name, text = texts[way]
