@@ -259,8 +259,10 @@ class Settings(PlatformsSection):
         return settings
 
     def list_private_files(self) -> frozenset[Path]:
-        """Return the files that hold this configuration and its secrets: no source tells of them."""
-        return self._files.union(secret.file for secret in self.secrets().values() if secret.file)
+        """Return the files that hold this configuration, its queries and its secrets: no source tells of them."""
+        files = [secret.file for secret in self.secrets().values()]
+        files += [source.queries_file for source in self.sources.values() if isinstance(source, StandingSource)]
+        return self._files.union(filter(None, files))
 
     def get_chat(self, chat: str) -> ChatSettings:
         """Return what is different in a chat (`platform:chat`)."""

@@ -32,7 +32,7 @@ def find_place(source: SourceSettings) -> str:
     path = str(source.path) if isinstance(source, FilesSource | FaqSource) else ""
     if isinstance(source, GitSource):
         url = source.url.removeprefix("file://")
-        path = "" if ":" in url.partition("/")[0] else url
+        path = "" if ":" in url.partition("/")[0] else url.rstrip("/").removesuffix("/.git")
     return os.path.realpath(Path(path).expanduser()) if path else ""
 
 

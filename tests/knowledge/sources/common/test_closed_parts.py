@@ -70,13 +70,15 @@ async def test_a_page_shows_no_file_of_a_closed_source(machine: Machine, tmp_pat
 @pytest.mark.parametrize("include", [["public/**"], ["**"]], ids=["elsewhere", "beside"])
 async def test_no_source_tells_of_our_configuration(tmp_path: Path, kind: str, include: list[str]) -> None:
     folder = tmp_path / "kb"
-    names = ["kimas.env", "kimas.yaml", "kimas.yaml.bak", "bot.yaml", "bot.yaml~", "keys/forum[1].txt"]
+    names = ["kimas.env", "kimas.yaml", "kimas.yaml.bak", "bot.yaml", "bot.yaml~", "asked.md", "keys/forum[1].txt"]
     inclusions = "".join(f'--8<-- "{name}"\n\n' for name in [*names, "snippet.yaml"])
     secrets = dict.fromkeys(names, f"{SECRET}\n")
     make_repository(folder, {"public/a.md": f"# Quokka\n\n{inclusions}", "snippet.yaml": "town: Rottnest\n", **secrets})
     place = {"kind": "git", "url": str(folder)} if kind == "git" else {"kind": "files", "path": str(folder)}
     forum = {"kind": "own", "plugin": "discourse", "token": {"file": str(folder / names[-1])}}
-    sources = {"docs": {**place, "include": include}, "forum": forum}
+    asked = {"kind": "standing", "of": "web", "queries_file": str(folder / "asked.md")}
+    web = {"kind": "search_api", "provider": "searxng", "base_url": "http://127.0.0.1:9"}
+    sources = {"docs": {**place, "include": include}, "forum": forum, "web": web, "asked": asked}
     settings = Settings.model_validate({"data_dir": str(tmp_path / "data"), "sources": sources})
     # As after a link that leads there.
     (tmp_path / "linked").symlink_to(folder)
@@ -129,6 +131,7 @@ async def test_issues_that_a_label_moves_to_a_closed_source_go_at_once(machine: 
         ({"path": "/kb/a"}, {"path": "/kb", "include": ["*.txt"], "exclude": ["b.txt"]}, {"a.txt"}),
         ({"path": "/kb"}, {"path": "/kb/team/plan.md"}, {"team/plan.md"}),
         ({"path": "/kb"}, {"path": "/elsewhere"}, set()),
+        ({"path": "/kb"}, {"url": "/kb/.git", "include": ["team/"]}, {"team/plan.md"}),
         ({"path": "/kb"}, {"path": "/kb", "include": ["\\"]}, {"team/plan.md", "teams.md", "a.txt", "b.txt"}),
         (
             {"url": "https://git.example.org/a/b.git"},
