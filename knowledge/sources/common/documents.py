@@ -326,8 +326,8 @@ def _suffix(name: str) -> str:
 def _fold_address(path: str) -> str:
     """Return a path as a server may understand it.
 
-    >>> _fold_address("//Team;v=1/a%2Fb/"), _fold_address("/team/../a\\b")
-    ('/team/a/b/', '/a/b')
+    >>> _fold_address("//Team;v=1/a%2Fb/"), _fold_address("/team/../c%5Cd")
+    ('/team/a/b/', '/c/d')
     """
     segments = unquote(path).replace("\\", "/").casefold().split("/")
     folded = "/".join(segment.partition(";")[0] for segment in segments)
