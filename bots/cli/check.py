@@ -13,7 +13,7 @@ from pathlib import Path
 from bots.cli.chat_check import check_chat_models
 from bots.cli.console import Finding, print_findings
 from bots.cli.endpoints import check_base_url, check_rerank_url
-from bots.cli.exposure import find_exposed, find_open_tokens, find_read_secrets
+from bots.cli.exposure import find_exposed, find_open_tokens, find_secrets_between
 from bots.cli.language_check import check_languages
 from bots.cli.probes import (
     LIVE_ONLY_HINT,
@@ -141,7 +141,7 @@ async def check(
     findings += [Finding("warning", path, problem) for path, problem in find_unmatchable(settings)]
     findings += await check_accounts(settings)
     findings += await check_moves(settings) if journal_finding.level != "error" else ()
-    searches = (find_exposed, find_open_tokens, find_read_secrets)
+    searches = (find_exposed, find_open_tokens, find_secrets_between)
     exposed = await asyncio.to_thread(lambda: [each for find in searches for each in find(settings)])
     findings += [Finding("warning", path, problem) for path, problem in exposed]
     findings += _check_alerts(settings)

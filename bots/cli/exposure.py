@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from core.errors import SourceError
 from core.settings import Settings
 from core.settings.audience import Audiences
-from core.settings.places import find_place
+from core.settings.places import find_address, find_place
 from core.settings.sources import (
     FeedSource,
     FilesSource,
@@ -22,7 +22,6 @@ from core.settings.sources import (
     SourceSettings,
     WebsiteSource,
 )
-from knowledge.sources.common.closed_parts import find_address
 from knowledge.sources.common.documents import PathFilter, PathGlobs
 from knowledge.web.addresses import get_site
 
@@ -31,7 +30,7 @@ EXPOSED = "{outer} reads {place} too, and more people may see that source: exclu
 OPEN_SOURCE = (
     "everybody may see what its token reads: name an audience, or use a token that reads nothing that is not public"
 )
-READ_AS_DOCUMENT = "sources.{source} reads {path}, which becomes part of answers: exclude it there, or move it"
+LIES_BETWEEN = "{path} lies in the folder of sources.{source}, which shows nothing of it: exclude it there, or move it"
 
 
 def find_exposed(settings: Settings) -> Iterator[tuple[str, str]]:
@@ -51,14 +50,14 @@ def find_open_tokens(settings: Settings) -> Iterator[tuple[str, str]]:
             yield f"sources.{name}.audience", OPEN_SOURCE
 
 
-def find_read_secrets(settings: Settings) -> Iterator[tuple[str, str]]:
-    """Yield the secrets whose files a source reads as documents: their path in the settings, and why."""
+def find_secrets_between(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Yield the secrets whose files lie among those of a source: their path in the settings, and where."""
     files = {path: Path(secret.file).resolve() for path, secret in settings.secrets().items() if secret.file}
     folders = {name: source for name, source in settings.sources.items() if isinstance(source, FilesSource)}
     for (name, source), (path, file) in product(folders.items(), files.items()):
         folder = Path(find_place(source))
-        if folder in file.parents and _takes(name, source, file.relative_to(folder).as_posix()):
-            yield path, READ_AS_DOCUMENT.format(source=name, path=file)
+        if folder in file.parents and _may_show(name, source, file.relative_to(folder).as_posix()):
+            yield path, LIES_BETWEEN.format(source=name, path=file)
 
 
 def _find_place(name: str, outer: SourceSettings, inner: SourceSettings) -> str:
@@ -144,10 +143,9 @@ def _list_areas(source: SourceSettings, path: str) -> list[str]:
     return [path + re.split(r"[*?\[\\]", glob.lstrip("/"), maxsplit=1)[0] for glob in globs]
 
 
-def _takes(name: str, source: FilesSource, path: str) -> bool:
-    """Return whether a file is one of the documents of a source."""
+def _may_show(name: str, source: FilesSource, path: str) -> bool:
+    """Return whether a page of a source could show a file, if it were no secret."""
     try:
-        path_filter = PathFilter(name, source)
+        return PathFilter(name, source).may_include(path)
     except SourceError:
         return False
-    return path_filter.matches(path) and path_filter.may_include(path) and not path_filter.skip_reason(path, 0)

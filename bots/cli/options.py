@@ -143,7 +143,7 @@ def _make_loader(
     *,
     require_sources: bool = True,
 ) -> Callable[[], Settings]:
-    from bots.cli.env_file import load_env_file
+    from bots.cli.env_file import get_env_path, load_env_file
     from core.settings.loader import find_default_files, load_settings
 
     root_files, root_overrides = click.get_current_context().find_root().obj
@@ -156,13 +156,14 @@ def _make_loader(
         for file in chosen_files:
             # The first one to set a variable has set it.
             variable_files = {**load_env_file(file), **variable_files}
-        return load_settings(
+        settings = load_settings(
             chosen_files,
             config_overrides,
             require_sources=require_sources,
             unused_sections=unused_sections,
             variable_files=variable_files,
         )
+        return settings.with_files((*chosen_files, *map(get_env_path, chosen_files)))
 
     return load
 

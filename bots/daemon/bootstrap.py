@@ -53,7 +53,6 @@ from knowledge.parsing.parser import Parser
 from knowledge.parsing.pool import WorkerPool
 from knowledge.ports import Embedder, Store
 from knowledge.reranking.rerankers import make_reranker
-from knowledge.retrieval.expiry_filter import ExpiryFilteringStore, SourceVersions
 from knowledge.retrieval.library import KnowledgeLibrary
 from knowledge.stores import NOTHING_INGESTED, open_store
 
@@ -114,7 +113,8 @@ class App:
         Answers in progress end as they began. Lessons are chosen for `readers`. `purge` deletes from the store what
         must not be found by then. Raises `KimasError`; then nothing has changed, but what was deleted is read again.
         """
-        library = KnowledgeLibrary(settings, self.store, self.embedder, readers, metrics_recorder=self.metrics_recorder)
+        parts = (settings, self.store, self.embedder, readers, _narrowing(live))
+        library = KnowledgeLibrary(*parts, metrics_recorder=self.metrics_recorder)
         try:
             await library.load()
             prompts = await _read_prompts(settings)
@@ -126,7 +126,7 @@ class App:
             raise
         overridden_library = OverriddenLibrary(library, live.overrides, settings)
         self.deps = replace(self.deps, settings=settings, library=overridden_library, prompts=prompts)
-        self.answer_service = _with_deps(self.answer_service, self.deps, self.store, readers)
+        self.answer_service = _with_deps(self.answer_service, self.deps, library)
         if isinstance(self.shared_library, OverriddenLibrary):
             self.shared_library.follow(overridden_library)
         former_library = self.library
@@ -261,7 +261,7 @@ async def open_app(
                 await purge_passages_for_others(store, settings, audiences, RefreshStateRepository(database))
         models = ModelSets.open(settings.models, metrics_recorder) if model is None else ModelSets()
         stack.push_async_callback(models.close)
-        library = KnowledgeLibrary(settings, store, embedder, metrics_recorder=metrics_recorder)
+        library = KnowledgeLibrary(settings, store, embedder, None, _narrowing(live), metrics_recorder=metrics_recorder)
         stack.push_async_callback(library.close)
         await library.load()
         model = model or models.general
@@ -282,7 +282,7 @@ async def open_app(
         )
         outgoing = OutgoingFilter.open(settings.outgoing)
         stack.push_async_callback(outgoing.close)
-        answer_service = _make_answer_service(deps, store, database if with_answers else None, live)
+        answer_service = _make_answer_service(deps, library, database if with_answers else None, live)
         answer_service = replace(answer_service, outgoing=outgoing)
         tune_interpreter()
         opened_parts = (deps, library, store, embedder, models, answer_service, parser)
@@ -301,21 +301,18 @@ async def _get_mask_key(database: Database | None) -> bytes:
 
 
 def _make_answer_service(
-    deps: AnswerDependencies, store: Store, database: Database | None, live: LiveSettings | None
+    deps: AnswerDependencies, library: KnowledgeLibrary, database: Database | None, live: LiveSettings | None
 ) -> AnswerService:
-    settings = deps.settings
-    if not (database and live and (deps.has_model or settings.cache.enabled)):
+    if not (database and live and (deps.has_model or deps.settings.cache.enabled)):
         return AnswerService(deps)
-    get_versions = _make_get_versions(settings, store, Audiences.from_settings(settings))
-    return make_answer_service(deps, get_versions, database, live)
+    return make_answer_service(deps, library.get_versions, database, live)
 
 
-def _make_get_versions(settings: Settings, store: Store, audiences: Audiences) -> GetVersions:
-    # An answer from results that are no longer shown must not be reused.
-    return SourceVersions(ExpiryFilteringStore(store, settings.sources, settings.data_dir, audiences)).get_versions
+def _narrowing(live: LiveSettings | None) -> Callable[[], Collection[str]]:
+    return lambda: live.audiences.narrowed if live else ()
 
 
-def _with_deps(service: AnswerService, deps: AnswerDependencies, store: Store, readers: Audiences) -> AnswerService:
+def _with_deps(service: AnswerService, deps: AnswerDependencies, library: KnowledgeLibrary) -> AnswerService:
     """Return the service with other settings and another library, and what it counts as it is."""
     settings = deps.settings
     answers = service.cached_answers
@@ -324,7 +321,7 @@ def _with_deps(service: AnswerService, deps: AnswerDependencies, store: Store, r
             answers,
             cache=answers.cache.for_fingerprint(fingerprint(settings, deps.prompts)),
             library=deps.library,
-            get_versions=_make_get_versions(settings, store, readers),
+            get_versions=library.get_versions,
             sources=tuple(settings.sources),
         )
     outgoing = replace(service.outgoing, settings=settings.outgoing) if service.outgoing else None

@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal, get_args
 from urllib.parse import urlsplit
 
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
 from core.settings.alerts import AlertsSettings as AlertsSettings
 from core.settings.answering import (
@@ -177,6 +177,7 @@ class Settings(PlatformsSection):
     alerts: AlertsSettings = AlertsSettings()
     operator_page: OperatorPageSettings = OperatorPageSettings()
     api: ApiSettings = ApiSettings()
+    _files: frozenset[Path] = PrivateAttr(frozenset())
 
     @model_validator(mode="after")
     def _check_source_references(self) -> Settings:
@@ -249,7 +250,19 @@ class Settings(PlatformsSection):
 
     def secrets(self) -> dict[str, Secret]:
         """Return every configured secret by its dotted path, for example `models.main.api_key`."""
-        return dict(_secrets(self, ()))
+        return dict(iter_secrets(self))
+
+    def with_files(self, files: Iterable[Path]) -> Settings:
+        """Return the same configuration, which knows the files that it was read from."""
+        settings = self.model_copy()
+        settings._files = frozenset(map(Path.absolute, files))
+        return settings
+
+    def list_private_files(self) -> frozenset[Path]:
+        """Return the files that hold this configuration, its queries and its secrets: no source tells of them."""
+        files = [secret.file for secret in self.secrets().values()]
+        files += [source.queries_file for source in self.sources.values() if isinstance(source, StandingSource)]
+        return self._files.union(filter(None, files))
 
     def get_chat(self, chat: str) -> ChatSettings:
         """Return what is different in a chat (`platform:chat`)."""
@@ -390,12 +403,13 @@ def _require_known(location: str, kind: str, name: str, known_names: Collection[
         raise ValueError(f"{location}: no {kind} is named {name!r} (known: {names})")
 
 
-def _secrets(value: object, path: tuple[str, ...]) -> Iterator[tuple[str, Secret]]:
+def iter_secrets(value: object, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Secret]]:
+    """Yield every secret of a section by its dotted path."""
     if isinstance(value, Secret):
         yield ".".join(path), value
     elif isinstance(value, Section):
         for name in type(value).model_fields:
-            yield from _secrets(getattr(value, name), (*path, name))
+            yield from iter_secrets(getattr(value, name), (*path, name))
     elif isinstance(value, Mapping):
         for name, item in value.items():
-            yield from _secrets(item, (*path, str(name)))
+            yield from iter_secrets(item, (*path, str(name)))

@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Literal, Protocol
 
 from core.settings.answering import AgentSettings
@@ -23,7 +24,7 @@ from core.settings.chats import (
 )
 from core.settings.gate import GateSettings
 from core.settings.messaging import ApiSettings, AutoCommentSettings, Platform, PlatformSettings
-from core.settings.places import find_place, is_overlapping
+from core.settings.places import find_area, is_overlapping
 from core.settings.sources import LearnedSource, SourceSettings
 from core.types import NETWORK_PLATFORM, PlatformName
 
@@ -148,6 +149,10 @@ class RestrictedSettings(Protocol):
         """Return the bots (of one platform) as name, platform and section."""
         ...
 
+    def list_private_files(self) -> frozenset[Path]:
+        """Return the files that hold the configuration and its secrets."""
+        ...
+
     def retrieval_agents(self) -> dict[str, AgentSettings]:
         """Return the agents that search."""
         ...
@@ -159,9 +164,10 @@ class Audiences:
 
     `labels` name the sources in the journal: by their name and what they read. So what was made from a source is not
     taken for that of another one, which got its name. `scoped_labels` say as well how much of it they read, and
-    `folders` where it lies, on this machine or the web. `learned` are the sources of taught answers. `once_closed` are
-    the scoped labels of the sources that were not for everyone at some time: what was made until then stays closed
-    while they are removed, renamed, or read less.
+    `folders` in which place, on this machine or elsewhere. `learned` are the sources of taught answers. `once_closed`
+    are the scoped labels of the sources that were not for everyone at some time: what was made until then stays closed
+    while they are removed, renamed, or read less. No source tells of `private_files`. Pages of `narrowed` may show
+    files of what was closed since its configuration was taken up.
     """
 
     by_source: Mapping[str, frozenset[frozenset[str]]] = field(default_factory=dict)
@@ -170,6 +176,8 @@ class Audiences:
     scoped_labels: Mapping[str, str] = field(default_factory=dict)
     folders: Mapping[str, str] = field(default_factory=dict)
     once_closed: frozenset[str] = frozenset()
+    private_files: frozenset[Path] = frozenset()
+    narrowed: frozenset[str] = frozenset()
 
     @classmethod
     def from_settings(cls, settings: RestrictedSettings) -> Audiences:
@@ -191,9 +199,10 @@ class Audiences:
             name: f"{label}{_SCOPE_SIGN}{_hash(_describe_scope(settings.sources[name], settings.sources))}"
             for name, label in labels.items()
         }
-        folders = {name: find_place(source) for name, source in settings.sources.items()}
+        folders = {name: find_area(source) for name, source in settings.sources.items()}
         learned = frozenset(name for name, source in settings.sources.items() if isinstance(source, LearnedSource))
-        return cls(by_source, labels, learned, scoped_labels, folders)
+        private_files = settings.list_private_files()
+        return cls(by_source, labels, learned, scoped_labels, folders, private_files=private_files)
 
     def to_json(self) -> str:
         """Return who may see the sources, for other daemons of the deployment: by name, and by what they read.
@@ -219,21 +228,21 @@ class Audiences:
         folders = {name: folder for name, _, folder in keys if folder}
         return cls(by_label | by_name, labels, scoped_labels=scoped_labels, folders=folders)
 
-    def closed_further(self, newer: Audiences, *, by_folder: bool = False) -> Audiences:
+    def closed_further(self, newer: Audiences, in_force: Audiences | None = None) -> Audiences:
         """Return these audiences with those that a newer configuration adds: its askers are in all of them.
 
-        They are those of a source's name, and of what it reads, where that has another name there; with `by_folder`
-        also those of a folder within it, or around it, that was not closed before.
+        They are those of a source's name, and of what it reads, where that has another name there; beside what is
+        `in_force` also those of what overlaps it and was not closed there, unless the newer one reads it just the same.
         """
-        by_source = {
-            name: audiences.union(
-                newer.by_source.get(name, ()),
-                *newer._find_moved(self.labels.get(name)),
-                *(newer._find_overlapping(self, name) if by_folder else ()),
-            )
-            for name, audiences in self.by_source.items()
-        }
-        return replace(self, by_source=by_source)
+        by_source = dict[str, frozenset[frozenset[str]]]()
+        narrowed = set(self.narrowed)
+        for name, audiences in self.by_source.items():
+            by_source[name] = audiences.union(newer.by_source.get(name, ()), *newer._find_moved(self.labels.get(name)))
+            added = frozenset[frozenset[str]]().union(*newer._find_overlapping(in_force, name) if in_force else ())
+            if in_force and in_force.scoped_labels.get(name) != newer.scoped_labels.get(name):
+                by_source[name] |= added
+            narrowed |= {name} if added - by_source[name] else set()
+        return replace(self, by_source=by_source, narrowed=frozenset(narrowed))
 
     def _find_moved(self, label: str | None) -> Iterator[frozenset[frozenset[str]]]:
         """Yield the audiences of the sources that read what a label names, unless one has that name, too."""
@@ -245,19 +254,17 @@ class Audiences:
                 yield self.by_source[name]
 
     def _find_overlapping(self, older: Audiences, name: str) -> Iterator[frozenset[frozenset[str]]]:
-        """Yield the audiences of folders that lie within what a source of an older configuration reads, or around it.
+        """Yield the audiences of what lies within a source of an older configuration, or around it.
 
-        None where this configuration reads just the same under that name, and none of what the older one knew closed.
+        None of what that knew closed.
         """
-        folder = older.folders.get(name)
-        if not folder or older.scoped_labels[name] == self.scoped_labels.get(name):
-            return
+        folder = older.folders.get(name, "")
         for other_name, other_folder in self.folders.items():
             audiences = self.by_source[other_name]
             is_known = older.labels.get(other_name) == self.labels[other_name] and (
                 audiences <= older.by_source[other_name]
             )
-            if not is_known and other_folder and is_overlapping(folder, other_folder):
+            if not is_known and folder and other_folder and is_overlapping(folder, other_folder):
                 yield audiences
 
     def with_lessons_chosen_for(self, former: Audiences) -> Audiences:
@@ -293,6 +300,7 @@ class Audiences:
             # What is read from now on.
             scoped_labels={**self.scoped_labels, **newer.scoped_labels},
             folders={**newer.folders, **self.folders},
+            private_files=self.private_files | newer.private_files,
         )
 
     @property

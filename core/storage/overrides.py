@@ -392,6 +392,8 @@ class LiveSettings:
         # The same, with what they say of chats under ids of former times, and which moves that has.
         self._moved: tuple[Mapping[str, str], Settings] = ({}, settings)
         self._started_audiences = Audiences.from_settings(settings)
+        # Those of the sources that are answered from, without what was closed since.
+        self._own_audiences = self._started_audiences
         # Those that taught answers were chosen for.
         self._lesson_audiences = self._started_audiences
         self._overrides = overrides
@@ -513,12 +515,14 @@ class LiveSettings:
 
         Taught answers that were closed with a source, although they tell nothing of it, are open again afterwards.
         """
-        former_audiences = self._started_audiences
-        self._set_started_audiences(former_audiences.extended_by(Audiences.from_settings(settings)))
+        former_audiences, former_own = self._started_audiences, self._own_audiences
+        self._own_audiences = Audiences.from_settings(settings)
+        self._set_started_audiences(former_audiences.extended_by(self._own_audiences))
         lesson_audiences = self._close_further(self._started_audiences)
         try:
             await take_up(settings, lesson_audiences)
         except BaseException:
+            self._own_audiences = former_own
             # What another reload has closed meanwhile stays closed.
             self._set_started_audiences(former_audiences.closed_further(self._started_audiences))
             raise
@@ -569,7 +573,7 @@ class LiveSettings:
 
     def _close_further(self, audiences: Audiences) -> Audiences:
         for closing in map(Audiences.from_json, self._published):
-            audiences = audiences.closed_further(closing, by_folder=True)
+            audiences = audiences.closed_further(closing, self._own_audiences)
         return audiences
 
     def mode(self, chat: str, *, private: bool) -> GateMode:

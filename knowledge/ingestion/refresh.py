@@ -542,10 +542,16 @@ async def purge_passages_for_others(
             paths = await find_closed_documents(store, name, settings.sources, audiences, stored or [recorded or ""])
         if not (is_for_others or paths):
             continue
-        async with source_lock(settings.data_dir, name):
-            document_count = await _delete_documents(LockedStore(store, settings.data_dir), name, paths)
-            if is_for_others and name in states:
-                await refresh_states.mark_invalidated([name])
+        try:
+            async with source_lock(settings.data_dir, name):
+                document_count = await _delete_documents(LockedStore(store, settings.data_dir), name, paths)
+                if is_for_others and name in states:
+                    await refresh_states.mark_invalidated([name])
+        except StoreLocked:
+            if is_for_others:
+                raise
+            # No search shows them meanwhile, and the next refresh deletes them.
+            continue
         if name in states or document_count:
             names.append(name)
             _log.info("source.emptied", source=name, deleted=document_count, why="it was for other readers")

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from core.errors import UsageError
 from core.runtime.locks import is_refreshing
-from core.settings import LearnedSource, LiveSource, RefreshSettings, Settings, SourceSettings, StoredSource
+from core.settings import (
+    GitSource,
+    LearnedSource,
+    LiveSource,
+    RefreshSettings,
+    Settings,
+    SourceSettings,
+    StoredSource,
+    iter_secrets,
+)
 from core.settings.audience import Audiences
 from core.settings.cron import DEFAULT_JITTER, RefreshSchedule
 from core.settings.sources import DocumentSource
@@ -40,6 +51,9 @@ MAX_FIRST_RETRY_DELAY = timedelta(minutes=2)
 # Raise it when chunking, titles or lexical tokens change: every document is then read again.
 # It did not rise when traditional Chinese was simplified: a query asks for the tokens of before, too.
 INDEX_FORMAT = 5
+# Between the hash of a source's settings and that of its secrets, in a fingerprint. Another secret alone does not make
+# a source due: tokens are renewed, and each of several daemons may have its own.
+_SECRETS_SIGN = "~"
 
 
 def make_schedule(settings: SourceSettings, default_minutes: float) -> RefreshSchedule:
@@ -75,7 +89,8 @@ def next_refresh_at(
         return min(state.asked_at, now)
     if state.paused and not state.is_pending:
         return None
-    if state.last_try is None or state.fingerprint != fingerprint or state.last_try > now:
+    is_changed = state.fingerprint.partition(_SECRETS_SIGN)[0] != fingerprint.partition(_SECRETS_SIGN)[0]
+    if state.last_try is None or is_changed or state.last_try > now:
         # The latter: a clock that was wrong must not put it off for years.
         return now
     if state.unfinished:
@@ -167,6 +182,8 @@ def index_fingerprint(
     due. It begins with the source's label and who may see it: which taught answers a source has depends on that. So
     does what its pages may show of the files of the other `sources`.
 
+    It ends with a hash of the source's secrets: what was read with one token is not what another one reads.
+
     `store_place` is where the passages are: another store may hold those of long ago.
     """
     settings = sources[name]
@@ -174,7 +191,27 @@ def index_fingerprint(
     place = (store_place,) if store_place else ()
     digest = hashlib.sha256("\0".join(map(str, (*parts, *place))).encode()).hexdigest()[:32]
     closed_parts = write_closed_parts(describe_closed_parts(name, sources, audiences))
+    secrets = _hash_secrets(settings, sources.get(getattr(settings, "of", "")))
+    digest = f"{digest}{_SECRETS_SIGN}{secrets}" if secrets else digest
     return " ".join(filter(None, (*_describe_readers(name, settings, audiences), closed_parts, digest)))
+
+
+def _hash_secrets(*sections: SourceSettings | None) -> str:
+    """Return a short hash of what the secrets and keys of a source's sections are today; "" where it has none."""
+    values = list[bytes]()
+    for section in filter(None, sections):
+        for _, secret in iter_secrets(section):
+            values.append(b"" if secret.missing_reason() else secret.value().encode())
+        key = section.ssh_key.expanduser() if isinstance(section, GitSource) and section.ssh_key else None
+        if key:
+            values.append(key.read_bytes() if os.access(key, os.R_OK) else b"")
+    return _hash_slowly(b"\0".join(values)) if values else ""
+
+
+@lru_cache(256)
+def _hash_slowly(value: bytes) -> str:
+    # The hash stands on disk, and on the server of a store: it must not help to guess a password.
+    return hashlib.scrypt(value, salt=b"kimas", n=1 << 14, r=8, p=1, dklen=4).hex()
 
 
 def was_for_others(

@@ -36,7 +36,10 @@ _log = get_logger(__name__)
 
 
 class ExpiryFilteringStore:
-    """Implements `SearchableStore` over another one, which it does not own."""
+    """Implements `SearchableStore` over another one, which it does not own.
+
+    `list_narrowed` says in which sources no page may show files of others now, whatever the `audiences` say.
+    """
 
     def __init__(
         self,
@@ -45,9 +48,12 @@ class ExpiryFilteringStore:
         data_dir: Path,
         audiences: Audiences,
         clock: Callable[[], float] = time.time,
+        *,
+        list_narrowed: Callable[[], Collection[str]] = tuple,
     ) -> None:
         self._store = store
         self._audiences = audiences
+        self._list_narrowed = list_narrowed
         self._sources = sources
         self._recent_searches = RecentSearches(store)
         self._standing_sources = {
@@ -141,13 +147,14 @@ class ExpiryFilteringStore:
         Its globs leave them out, or they were read when other files were closed.
         """
         settings = self._sources.get(source)
-        if settings is None or not self._audiences.has_closed_sources:
+        is_narrowed = source in self._list_narrowed()
+        if settings is None or not (is_narrowed or self._audiences.has_closed_sources):
             return ()
         left_out = set[str]()
         if has_globs(settings):
             left_out.update(await asyncio.to_thread(find_left_out, source, settings, list(paths)))
         closed_parts = self._get_closed_parts(source, of_files=True)
-        if closed_parts and has_other_parts(await self._store.manifest(label_name(source)), closed_parts):
+        if is_narrowed or has_other_parts(await self._store.manifest(label_name(source)), closed_parts):
             left_out |= find_taking(await self._store.manifest(source)) & set(paths)
         return left_out
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
 
 from core.errors import EmbeddingError, StoreError, UsageError
@@ -20,7 +20,7 @@ from core.types import AgentScore, Passage
 from knowledge.live.search import LiveSources
 from knowledge.ports import Embedder, Store, Vectors
 from knowledge.retrieval.agent_index import AgentIndexEntry, MixIn, embed_mix_in, index_agent, no_mix_in
-from knowledge.retrieval.expiry_filter import ExpiryFilteringStore
+from knowledge.retrieval.expiry_filter import ExpiryFilteringStore, SourceVersions
 from knowledge.retrieval.grouping import TextGrouper
 from knowledge.retrieval.known_words import count_known_words
 from knowledge.retrieval.query_embedder import EMBEDDER_COOLDOWN_S, QueryEmbedder
@@ -50,7 +50,8 @@ MIX_IN_RETRY_S = 30.0
 class KnowledgeLibrary:
     """Implements `core.ports.Library`. Call `load` before the first question, and `reload` after every refresh.
 
-    `audiences` are those that taught answers are chosen for, where the settings do not say it.
+    `audiences` are those that taught answers are chosen for, where the settings do not say it; `list_narrowed` says in
+    which sources no page may show files of others now.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class KnowledgeLibrary:
         store: Store,
         embedder: Embedder,
         audiences: Audiences | None = None,
+        list_narrowed: Callable[[], Collection[str]] = tuple,
         *,
         metrics_recorder: MetricsRecorder | None = None,
         embedder_cooldown_s: float = EMBEDDER_COOLDOWN_S,
@@ -67,7 +69,11 @@ class KnowledgeLibrary:
         self._search_settings = settings.knowledge.search
         self._routing_settings = settings.knowledge.routing
         audiences = audiences or Audiences.from_settings(settings)
-        self._store = ExpiryFilteringStore(store, settings.sources, settings.data_dir, audiences)
+        self._store = ExpiryFilteringStore(
+            store, settings.sources, settings.data_dir, audiences, list_narrowed=list_narrowed
+        )
+        # An answer from what is no longer shown must not be reused.
+        self.get_versions = SourceVersions(self._store).get_versions
         self._embedder = embedder
         self._query_embedder = QueryEmbedder(
             embedder, settings.knowledge.embedding.query_timeout_s, cooldown_s=embedder_cooldown_s

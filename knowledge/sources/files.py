@@ -57,6 +57,8 @@ class FilesFolder:
         data_dir: Path,
         parser: Parser | None = None,
         closed_parts: Sequence[ClosedPart] = (),
+        *,
+        private_paths: Collection[str] = (),
     ) -> None:
         self.name = name
         self._parser = parser or ThreadParser()
@@ -64,7 +66,8 @@ class FilesFolder:
         self._settings = settings
         self._path = settings.path.expanduser()
         own_folders = self._find_own_folders(data_dir.expanduser().resolve())
-        self._path_filter = PathFilter(name, settings, own_folders, make_closed_check(name, closed_parts))
+        is_closed = make_closed_check(name, closed_parts)
+        self._path_filter = PathFilter(name, settings, own_folders, is_closed, private_paths)
         self._names = Names({})
 
     async def listing(self) -> Listing:

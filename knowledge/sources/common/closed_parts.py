@@ -9,12 +9,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from core.errors import SourceError
-from core.settings import GithubSource, GitlabSource, GitSource, SourceSettings
+from core.settings import FeedSource, GithubSource, GitlabSource, GitSource, SourceSettings, WebsiteSource
 from core.settings.audience import Audiences
-from core.settings.places import find_place
+from core.settings.places import find_address, find_place
 from core.settings.sources import DocumentSource, FilteredSource
 from knowledge.ports import StoredDocument
-from knowledge.sources.common.documents import TAKEN_MARK, PathGlobs, split_remote
+from knowledge.sources.common.documents import TAKEN_MARK, PathGlobs
+from knowledge.web.addresses import get_site
 
 # What of a forge's project a source takes.
 _FORGE_FILTERS = {"take", "state", "labels", "exclude_labels"}
@@ -56,6 +57,16 @@ def describe_closed_parts(name: str, sources: Mapping[str, SourceSettings], audi
     return hashlib.sha256(json.dumps([filters, *texts]).encode()).hexdigest()[:12]
 
 
+def shares_site(name: str, sources: Mapping[str, SourceSettings], audiences: Audiences) -> bool:
+    """Return whether another source reads pages of a website's host for fewer people."""
+    source = sources[name]
+    others = (sources[other] for other in _list_closed(name, sources, audiences))
+    return isinstance(source, WebsiteSource) and any(
+        isinstance(other, WebsiteSource | FeedSource) and get_site(source.url) == get_site(other.url)
+        for other in others
+    )
+
+
 def find_taking(manifest: Mapping[str, StoredDocument]) -> frozenset[str]:
     """Return the documents that take something from other files, which may be others' alone by now."""
     return frozenset(path for path, document in manifest.items() if TAKEN_MARK in document.fingerprint)
@@ -74,14 +85,6 @@ def make_closed_check(name: str, parts: Sequence[ClosedPart]) -> Callable[[str],
         return any(_has(part, globs, path) for part, globs in judges)
 
     return is_closed
-
-
-def find_address(source: SourceSettings) -> str:
-    """Return the address of a source in one form; a repository has several that lead to it, in any case."""
-    url = str(getattr(source, "url", ""))
-    if isinstance(source, GitSource):
-        url = "/".join(part.strip("/") for part in split_remote(url)).casefold()
-    return url.rstrip("/").removesuffix(".git")
 
 
 def _list_closed(name: str, sources: Mapping[str, SourceSettings], audiences: Audiences) -> Sequence[str]:

@@ -7,10 +7,12 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from pathlib import PurePosixPath
+from posixpath import normpath
 from typing import TYPE_CHECKING
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote
 
 from core.errors import SourceError
+from core.settings.places import split_remote
 from knowledge.formats.includes import EDITOR_CONFIG, is_partial
 
 if TYPE_CHECKING:
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
 
     from core.settings import DocumentSource
 
-_SCP_ADDRESS = re.compile(r"(?:[^@/:]+@)?([^/:\[\]]+):(?!//)(.+)")
 _LINK_TEMPLATES = (
     ("gitlab", "/-/blob/{commit}/{path}#L{start}-{end}"),
     ("bitbucket", "/src/{commit}/{path}#lines-{start}:{end}"),
@@ -32,6 +33,11 @@ _LINK_TEMPLATES = (
 # Never taken: installed or compiled by tools.
 _INSTALLED = ("node_modules/", "bower_components/", "__pycache__/", "site-packages/")
 
+# Never taken either: what KIMAs is configured with, its secrets, and copies of both. They tell of closed sources.
+_OWN = ("kimas.yaml*", "kimas.env*")
+# What editors and people add to the name of a file where they keep a copy.
+_COPY_SUFFIXES = ("", "~", ".*")
+
 # Taken only where an include glob names them: the menus of Antora, docsify, mdBook and GitBook.
 _MENUS = ("nav.adoc", "modules/*/*nav.adoc", "_sidebar.md", "_navbar.md", "SUMMARY.md")
 # Taken only by a source that has include globs: written by tools or by somebody else.
@@ -40,8 +46,6 @@ _GENERATED = (
     "*-lock.json",
     "*-lock.yaml",
     "npm-shrinkwrap.json",
-    # What KIMAs is configured with tells of closed sources.
-    "kimas.yaml",
     "go.sum",
     "*.snap",
     "*.generated.*",
@@ -133,20 +137,6 @@ def derive_template(remote: str) -> str:
     return f"https://{host}/{quote(path, safe='/')}{template}" if template and "/" in path else ""
 
 
-def split_remote(remote: str) -> tuple[str, str]:
-    """Return the web host (without credentials and SSH ports) and the path of a remote address."""
-    if "://" not in remote:
-        match = _SCP_ADDRESS.fullmatch(remote)
-        return (match[1].lower(), match[2]) if match else ("", "")
-    try:
-        parts = urlsplit(remote)
-        host = parts.hostname or ""
-        port = f":{parts.port}" if parts.port and parts.scheme in ("http", "https") else ""
-    except ValueError:
-        return "", ""
-    return (host + port, parts.path) if parts.scheme in ("http", "https", "ssh", "git") else ("", "")
-
-
 def redact_credentials(text: str) -> str:
     """Blank user names, passwords and query parameters in every address of a text, for messages and logs."""
     # A password may hold quotes, and by mistake a slash: then it stands where the number of a port would.
@@ -184,11 +174,33 @@ class PathGlobs:
         return bool(self._exclude.match_file(path))
 
 
+class AddressGlobs(PathGlobs):
+    """Globs of the paths of a website, whose queries they do not judge.
+
+    `exclude` names a path in all its spellings: a server may take them for one, in other letters, with parameters, with
+    an escaped slash or two of them.
+    """
+
+    def __init__(self, name: str, include: Sequence[str], exclude: Sequence[str]) -> None:
+        super().__init__(name, include, exclude)
+        self._folded = PathGlobs(name, (), [pattern.casefold() for pattern in exclude])
+
+    def matches(self, path: str) -> bool:
+        """Return whether the globs accept a path."""
+        return super().matches(path.partition("?")[0]) and not self.excludes(path)
+
+    def excludes(self, path: str) -> bool:
+        """Return whether the exclude globs name a path."""
+        path = path.partition("?")[0]
+        return super().excludes(path) or self._folded.excludes(_fold_address(path))
+
+
 class PathFilter:
     """The globs of one source, ready to judge paths; folders that are `left_out` are never entered.
 
     What `is_closed` names is for fewer people than the source: its pages show it only where it is a document of its
-    own. Raises `SourceError` for a glob that git would not understand.
+    own. `private_paths`, and copies beside them, are neither documents nor shown. Raises `SourceError` for a glob that
+    git would not understand.
     """
 
     def __init__(
@@ -197,6 +209,7 @@ class PathFilter:
         settings: DocumentSource,
         left_out: Collection[str] = (),
         is_closed: Callable[[str], bool] = lambda _path: False,
+        private_paths: Collection[str] = (),
     ) -> None:
         self._left_out = left_out
         self._is_closed = is_closed
@@ -205,7 +218,9 @@ class PathFilter:
         uses_defaults = not settings.include
         named = {part for pattern in settings.include for part in pattern.split("/")}
         menus = tuple(menu for menu in _MENUS if menu not in named)
-        self._generated = _compile_globs(name, "exclude", _INSTALLED + menus + (_GENERATED if uses_defaults else ()))
+        own = (*_OWN, *(f"/{_escape(path)}{suffix}" for path in private_paths for suffix in _COPY_SUFFIXES))
+        generated = _INSTALLED + menus + own + (_GENERATED if uses_defaults else ())
+        self._generated = _compile_globs(name, "exclude", generated)
         names_hidden = any(part.startswith(".") for part in named)
         self._hidden = _compile_globs(name, "exclude", () if names_hidden else (".*",))
         themes = [*(set(_THEMES) - named), *(() if {"layouts", "_includes"} & named else _THEME_PARTS)]
@@ -306,6 +321,22 @@ def _suffix(name: str) -> str:
     """Return what `PurePosixPath(name).suffix` does, for many names at little cost."""
     stem, dot, rest = name.rpartition(".")
     return f".{rest}" if dot and stem and rest else ""
+
+
+def _fold_address(path: str) -> str:
+    """Return a path as a server may understand it.
+
+    >>> _fold_address("//Team;v=1/a%2Fb/"), _fold_address("/team/../c%5Cd")
+    ('/team/a/b/', '/c/d')
+    """
+    segments = unquote(path).replace("\\", "/").casefold().split("/")
+    folded = "/".join(segment.partition(";")[0] for segment in segments)
+    return normpath(f"/{folded.strip('/')}") + ("/" if folded.strip("/") and folded.endswith("/") else "")
+
+
+def _escape(path: str) -> str:
+    """Return the glob of a path as it is."""
+    return re.sub(r"([\\*?\[\s])", r"\\\1", path)
 
 
 def _compile_globs(name: str, key: str, patterns: Sequence[str]) -> pathspec.GitIgnoreSpec:

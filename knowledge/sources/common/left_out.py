@@ -9,7 +9,7 @@ from core.formatting import strip_source_prefix
 from core.observability.logs import get_logger
 from core.settings import GitSource, SourceSettings, WebsiteSource
 from core.settings.sources import FilteredSource
-from knowledge.sources.common.documents import PathGlobs
+from knowledge.sources.common.documents import AddressGlobs, PathGlobs
 
 _log = get_logger(__name__)
 
@@ -24,7 +24,8 @@ def find_left_out(name: str, source: SourceSettings, paths: Iterable[str]) -> Co
     if not isinstance(source, FilteredSource):
         return ()
     try:
-        globs = PathGlobs(name, source.include, source.exclude)
+        kind = AddressGlobs if isinstance(source, WebsiteSource) else PathGlobs
+        globs = kind(name, source.include, source.exclude)
     except SourceError as error:
         # Nobody knows what they leave out.
         _log.error("source.failed", source=name, error=strip_source_prefix(name, str(error)))
@@ -36,4 +37,4 @@ def _find_place(source: SourceSettings, path: str) -> str:
     """Return the part of a document's path that globs judge."""
     if isinstance(source, GitSource) and len(source.branches) > 1:
         return path.partition(":")[2]
-    return path.partition("?")[0] if isinstance(source, WebsiteSource) else path
+    return path

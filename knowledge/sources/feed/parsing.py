@@ -10,12 +10,12 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urljoin
+from urllib.parse import urljoin, urlsplit
 
 from core.runtime.retry_after import parse_date
 from knowledge.formats.html import read_page
 from knowledge.parsing.limits import FormatError
-from knowledge.web.addresses import is_web_address, normalize_url
+from knowledge.web.addresses import is_web_address, normalize_url, redact_url
 from knowledge.web.packed import UNPACK_ERRORS, unpack
 
 MAX_TITLE_CHARS = 300
@@ -174,13 +174,18 @@ def _to_new_entry(entry_id: str, raw_entry: Any, url: str) -> NewEntry:
 
 
 def _get_link(raw_entry: Any, url: str) -> str:
-    """Return the web address of an entry, or nothing. The library has added the address that the feed gives itself."""
+    """Return the web address of an entry, or nothing. The library has added the address that the feed gives itself.
+
+    The query of the feed's address is left out: it may be a secret.
+    """
     link = str(raw_entry.get("link") or "")
     if link == raw_entry.get("id") and not is_web_address(link):
         # The library takes a mark that is no address for one.
         return ""
     try:
-        link = urljoin(url, link) if link else ""
+        link = urljoin(redact_url(url), link) if link else ""
+        if query := urlsplit(url).query:
+            link = link.replace(f"?{query}", "")
     except ValueError:
         return ""
     return link if is_web_address(link) else ""

@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit, urlunsplit
@@ -61,6 +61,18 @@ def build_access(name: str, settings: GitSource) -> GitAccess:
     return GitAccess()
 
 
+def build_anonymous_access(url: str) -> GitAccess:
+    """Return the access of somebody without a login: none of a helper, a header or the `.netrc` of this account."""
+    home = Path.home()
+    config = [("credential.helper", ""), ("http.extraHeader", ""), (f"http.{url}.extraHeader", "")]
+    if "GIT_CONFIG_GLOBAL" not in os.environ:
+        # It may name the proxy.
+        config.insert(0, ("include.path", str(home / ".gitconfig")))
+    variables = _to_config_variables(config)
+    variables["XDG_CONFIG_HOME"] = os.environ.get("XDG_CONFIG_HOME") or str(home / ".config")
+    return GitAccess({**variables, "HOME": os.devnull})
+
+
 def get_advice(message: str) -> str:
     """Return what to do about a failure of git, by its words."""
     hints = (text for words, text in _ADVICE if words in message.lower())
@@ -75,11 +87,17 @@ def _build_token_access(name: str, settings: GitSource, secret: Secret) -> GitAc
     if not token or _BAD_IN_TOKEN.search(token):
         raise SourceError(f"source {name}: token is empty, or holds blanks or control characters.")
     parts = urlsplit(settings.url)
-    config = {"credential.helper": "", f"credential.{parts.scheme}://{parts.netloc}.helper": _CREDENTIAL_HELPER}
-    variables = {"GIT_CONFIG_COUNT": str(len(config)), "GIT_ASKPASS": ""}
-    for number, (key, value) in enumerate(config.items()):
-        variables |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    helper = f"credential.{parts.scheme}://{parts.netloc}.helper"
+    variables = _to_config_variables([("credential.helper", ""), (helper, _CREDENTIAL_HELPER)])
     return GitAccess({**variables, "KIMAS_GIT_USER": settings.username, "KIMAS_GIT_TOKEN": token}, token)
+
+
+def _to_config_variables(config: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """Return the variables that give git some configuration, the last that counts, and no program that asks."""
+    variables = {"GIT_CONFIG_COUNT": str(len(config)), "GIT_ASKPASS": ""}
+    for number, (key, value) in enumerate(config):
+        variables |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    return variables
 
 
 def _build_ssh_access(name: str, settings: GitSource) -> GitAccess:

@@ -28,7 +28,7 @@ from core.settings.base import EVERYONE
 from knowledge.formats.encoding import unusable_reason
 from knowledge.sources.common.documents import redact_credentials
 from knowledge.sources.common.state_files import PublicMark, read_json, write_atomically
-from knowledge.sources.git.access import build_access, get_advice
+from knowledge.sources.git.access import build_access, build_anonymous_access, get_advice
 from knowledge.sources.git.command import Git, GitError, GitTimeout
 from knowledge.sources.git.state import CloneState, read_state, unfollow_other_clones, write_state
 
@@ -154,7 +154,8 @@ class GitClone:
             return
         is_public = is_refused = False
         try:
-            await Git(self.directory, self._timeout).run("ls-remote", "--", self._url, "HEAD")
+            anonymous_git = Git(self.directory, self._timeout, build_anonymous_access(self._url))
+            await anonymous_git.run("ls-remote", "--", self._url, "HEAD")
             is_public = True
         except GitError as error:
             # Another failure meets the fetch as well.

@@ -159,12 +159,15 @@ class GitRepository:
         folder: Path,
         parser: Parser | None = None,
         closed_parts: Sequence[ClosedPart] = (),
+        *,
+        private_paths: Collection[str] = (),
     ) -> None:
         self.name = name
         self._parser = parser or ThreadParser()
         self._settings = settings
         self._branches = settings.branches or (settings.branch,)
-        self._path_filter = PathFilter(name, settings, is_closed=make_closed_check(name, closed_parts))
+        is_closed = make_closed_check(name, closed_parts)
+        self._path_filter = PathFilter(name, settings, (), is_closed, private_paths)
         self._display_url = redact_credentials(settings.url)
         self._page_cache = PageCache(name, folder)
         # Of the last listing: its revision, and the blobs of all files, also of those that it leaves out.

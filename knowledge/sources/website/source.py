@@ -22,7 +22,7 @@ from knowledge.formats.html import HTML_TYPES, WebPage, read_page
 from knowledge.parsing.limits import FormatError
 from knowledge.parsing.parser import Parser, ThreadParser
 from knowledge.ports import Document, Listing
-from knowledge.sources.common.documents import PathGlobs
+from knowledge.sources.common.documents import AddressGlobs
 from knowledge.sources.website.crawl_state import REQUESTS_PER_PAGE, CrawlState, PageState, PageStateStore, get_path
 from knowledge.sources.website.rendering import open_renderer
 from knowledge.sources.website.robots import Robots, read_robots
@@ -49,16 +49,29 @@ class _PageSkipped(SourceError):
 
 
 class Website:
-    """The pages of one host. Its record of them is kept below `directory`."""
+    """The pages of one host. Its record of them is kept below `directory`.
 
-    def __init__(self, name: str, settings: WebsiteSource, directory: Path, parser: Parser | None = None) -> None:
+    Where the site `is_shared`, another source reads what this one excludes for fewer people: then no page is read that
+    names an excluded address as its own, and scripts get nothing of it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        settings: WebsiteSource,
+        directory: Path,
+        parser: Parser | None = None,
+        *,
+        is_shared: bool = False,
+    ) -> None:
         self.name = name
         self._parser = parser or ThreadParser()
         self._settings = settings
         self._store = PageStateStore(name, directory)
         self._start_url = self._normalize(settings.url)
         self._site = get_site(settings.url)
-        self._globs = PathGlobs(name, settings.include, settings.exclude)
+        self._is_shared = is_shared
+        self._globs = AddressGlobs(name, settings.include, settings.exclude)
 
     async def listing(self) -> Listing:
         """Visit the site and list its pages. Unchanged pages are not downloaded again (ETag, Last-Modified).
@@ -74,7 +87,7 @@ class Website:
                 client = await stack.enter_async_context(WebClient(self._settings.allow_private))
                 robots = await read_robots(client, self._settings.url, self._settings.timeout_s)
                 if self._settings.render:
-                    check_url = partial(self._check_redirect, robots=robots)
+                    check_url = partial(self._check_script_request, robots=robots)
                     crawl.renderer = await stack.enter_async_context(open_renderer(client, check_url))
                 crawl.start(max(robots.delay_s, self._settings.delay_s))
                 await self._seed_queue(crawl, client, robots)
@@ -169,13 +182,17 @@ class Website:
         return get_site(url) == self._site and (url == self._start_url or self._matches_globs(get_path(url)))
 
     def _matches_globs(self, path: str) -> bool:
-        return self._globs.matches(path.partition("?")[0])
+        return self._globs.matches(path)
+
+    def _is_closed(self, url: str) -> bool:
+        return self._is_shared and self._globs.excludes(get_path(url))
 
     def _find_unvisited(self, crawl: CrawlState, robots: Robots) -> dict[str, PageState]:
         unvisited_pages = {}
         for path, page in crawl.unvisited().items():
             raise_if_stopped()
-            if self._matches_globs(path) and robots.can_fetch(urljoin(self._settings.url, path)):
+            is_wanted = self._matches_globs(path) and not self._is_closed(page.url)
+            if is_wanted and robots.can_fetch(urljoin(self._settings.url, path)):
                 unvisited_pages[path] = page
         return unvisited_pages
 
@@ -189,6 +206,12 @@ class Website:
             raise _PageSkipped("leads elsewhere")
         if not robots.can_fetch(url):
             raise _PageSkipped("disallowed by robots.txt")
+
+    def _check_script_request(self, url: str, robots: Robots) -> None:
+        """Raise `_PageSkipped` for what scripts of a page may not ask for."""
+        self._check_redirect(url, robots)
+        if self._is_closed(self._normalize(url)):
+            raise _PageSkipped("excluded")
 
     async def _fetch_page(self, url: str, depth: int, crawl: CrawlState, client: WebClient, robots: Robots) -> None:
         previous_page = crawl.known_pages.get(get_path(url))
@@ -218,7 +241,9 @@ class Website:
         else:
             crawl.mark_answered(get_path(url))
             path = get_path(self._normalize(response.url))
-            if page is not None and page.fingerprint and self._matches_globs(path):
+            if page is not None and page.fingerprint and self._is_closed(page.url):
+                crawl.skip_closed("excluded by its own address")
+            elif page is not None and page.fingerprint and self._matches_globs(path):
                 crawl.add_page(path, page)
                 crawl.read_count += 1
                 self._enqueue(page.url, depth, crawl)

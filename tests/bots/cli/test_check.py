@@ -518,8 +518,12 @@ def test_a_closed_folder_within_an_open_one_is_found(
     assert all("sources.open reads" in text for _, text in found)
 
 
-@pytest.mark.parametrize(("changes", "is_read"), [({}, True), ({"exclude": ["keys/"]}, False)])
-async def test_a_secret_that_a_source_reads_is_found(tmp_path: Path, changes: dict[str, Any], is_read: bool) -> None:
+@pytest.mark.parametrize(
+    ("changes", "is_between"), [({}, True), ({"include": ["guide/"]}, True), ({"exclude": ["keys/"]}, False)]
+)
+async def test_a_secret_in_the_folder_of_a_source_is_found(
+    tmp_path: Path, changes: dict[str, Any], is_between: bool
+) -> None:
     file = tmp_path / "docs" / "keys" / "forum.txt"
     file.parent.mkdir(parents=True)
     file.write_text(TOKEN, "utf-8")
@@ -529,8 +533,8 @@ async def test_a_secret_that_a_source_reads_is_found(tmp_path: Path, changes: di
         "docs": {"kind": "files", "path": str(tmp_path / "docs"), **changes},
     }
     found = await check(settings(tmp_path, sources=sources), live=False)
-    warned = [item.subject for item in found if item.level == "warning" and item.text.startswith("sources.docs reads")]
-    assert warned == ["sources.forum.token"] * is_read
+    warned = [item.subject for item in found if item.level == "warning" and "folder of sources.docs" in item.text]
+    assert warned == ["sources.forum.token"] * is_between
 
 
 async def test_a_connector_says_what_its_token_may_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

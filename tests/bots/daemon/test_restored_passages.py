@@ -155,20 +155,22 @@ async def test_a_source_that_is_opened_as_it_was_goes_on_to_answer(tmp_path: Pat
     assert await find(configure(tmp_path, docs=everything), is_refreshed=False) == found
 
 
+@pytest.mark.parametrize("other", ["OF_OTHERS", "OF_TEAM"])
 async def test_what_was_read_with_the_token_of_a_team_is_not_listed_for_everybody(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str
 ) -> None:
     """The record of a connector has it, and would be listed where the service refuses the other token."""
     (tmp_path / "data").mkdir()
     monkeypatch.setenv("OF_TEAM", TOKEN)
-    monkeypatch.setenv("OF_OTHERS", "of others")
     async with DiscoursePeer() as forum:
         forum.topics[1] = Topic("Launcher", [Entry("The launcher ships a numbat.")])
         options = {"url": forum.url(), "allow_private": ["127.0.0.1"]}
         topics: dict[str, object] = {"kind": "own", "plugin": "discourse", "options": options}
         team = configure(tmp_path, docs={**topics, "token": {"env": "OF_TEAM"}, **CLOSED})
         assert len(await find(team, is_refreshed=True)) == 1
-        now = configure(tmp_path, docs={**topics, "token": {"env": "OF_OTHERS"}})
+        # It may stand under the same name.
+        monkeypatch.setenv(other, "of others")
+        now = configure(tmp_path, docs={**topics, "token": {"env": other}})
         assert await find(now, is_refreshed=False) == set()
         assert await find(now, is_refreshed=True) == set()
 

@@ -390,7 +390,7 @@ def test_a_daemon_with_an_older_file_tells_nothing_of_a_folder_that_is_closed_no
     older = get_audiences(docs={}, **known)
     other = known or {"secret": {**secret, **team}}
     newer = Audiences.from_json(get_audiences(docs=docs, **other).to_json())
-    closed = older.closed_further(newer, by_folder=True)
+    closed = older.closed_further(newer, older)
     assert ("docs" not in closed.visible_sources(closed.make_asker("telegram", "-9"))) == is_closed
     assert "docs" in closed.visible_sources(closed.make_asker("telegram", "-1"))
 
@@ -428,7 +428,7 @@ def test_a_place_is_the_same_whichever_way_it_is_written(
 
     older = get_audiences(docs=place(docs))
     newer = get_audiences(docs={"path": "/new"}, secret={**place(secret), "audience": ["telegram:-1"]})
-    closed = older.closed_further(Audiences.from_json(newer.to_json()), by_folder=True)
+    closed = older.closed_further(Audiences.from_json(newer.to_json()), older)
     assert "docs" not in closed.visible_sources(closed.make_asker("telegram", "-9"))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from base64 import b64encode
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -272,10 +273,31 @@ async def test_a_service_that_lets_us_in_again_has_a_new_week(
         assert await keeper.find()
 
 
-@pytest.mark.parametrize("kind", ["github", "gitlab", "git"])
+def give_account_a_login(way: str, home: Path, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the account that runs KIMAs have a login of its own, which git finds by itself."""
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.delenv("GIT_CONFIG_GLOBAL", raising=False)
+    login = b64encode(f"git:{TOKEN}".encode()).decode()
+    texts = {
+        "helper": (".gitconfig", "[credential]\n\thelper = store\n"),
+        "netrc": (".netrc", f"machine 127.0.0.1 login git password {TOKEN}\n"),
+        "header": (
+            ".gitconfig",
+            f"[http]\n\textraHeader = Authorization: Basic {login}\n",
+        ),
+    }
+    name, text = texts[way]
+    (home / name).write_text(text, "utf-8")
+    (home / ".git-credentials").write_text(f"http://git:{TOKEN}@127.0.0.1%3a{port}\n", "utf-8")
+    (home / name).chmod(0o600)
+
+
+@pytest.mark.parametrize("kind", ["github", "gitlab", "git", "git helper", "git netrc", "git header"])
 async def test_what_is_made_private_below_our_token_is_told_no_more(
     kind: str, store: Store, embedder: WordEmbedder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    kind, _, account = kind.partition(" ")
     monkeypatch.setenv("SERVICE_TOKEN", FORGE_TOKEN if kind != "git" else TOKEN)
     async with AsyncExitStack() as stack:
         if kind == "git":
@@ -285,6 +307,8 @@ async def test_what_is_made_private_below_our_token_is_told_no_more(
             commit(folder, {"README.md": WORDS})
             server = stack.enter_context(GitServer(folder.parent, "", "git").running())
             settings = parse({"kind": "git", "url": server.url("r.git"), "token": {"env": "SERVICE_TOKEN"}})
+            if account:
+                give_account_a_login(account, tmp_path / "home", server.port, monkeypatch)
             make_private = partial(setattr, server, "token", TOKEN)
         else:
             forge = ForgePeer()

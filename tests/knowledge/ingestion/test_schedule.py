@@ -138,3 +138,22 @@ def test_a_source_is_due_in_another_store_which_may_hold_old_passages(tmp_path: 
     elsewhere = {"provider": "weaviate", "weaviate": {"host": "other.example.org"}}
     settings = Settings.model_validate(values | {"knowledge": {"store": elsewhere}})
     assert settings.knowledge.store.place == configurations[1].knowledge.store.place, "one server, by another name"
+
+
+def test_another_secret_shows_in_a_fingerprint_and_makes_nothing_due(tmp_path: Path) -> None:
+    files = {name: tmp_path / name for name in ("token", "key")}
+    source = {"kind": "git", "url": "git@git.example.org:a/b.git", "ssh_key": files["key"]}
+    wiki = {"kind": "own", "plugin": "discourse", "token": {"file": files["token"]}}
+    settings = Settings.model_validate({"data_dir": tmp_path, "sources": {"key": source, "token": wiki}})
+    audiences = Audiences.from_settings(settings)
+    for name, file in files.items():
+        fingerprints = []
+        for secret in ("", "quokka", "quokka", "numbat"):
+            file.write_text(secret, "utf-8")
+            fingerprints.append(index_fingerprint(name, settings.sources, 200, audiences, ""))
+        assert fingerprints[1] == fingerprints[2]
+        assert len(set(fingerprints)) == 3
+        state = replace(FRESH, fingerprint=fingerprints[1])
+        times = {next_refresh_at(name, state, HOURLY, each, now=NOW) for each in fingerprints}
+        assert len(times) == 1, "tokens are renewed"
+        assert times != {NOW}

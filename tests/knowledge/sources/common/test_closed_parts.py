@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from core.errors import SourceError
 from core.settings import Settings
 from core.settings.audience import Audiences
 from core.storage.engine import Database
 from knowledge.ports import Store
 from knowledge.sources.common.closed_parts import describe_closed_parts, find_closed_parts, make_closed_check
+from knowledge.sources.factory import open_source
 from tests.support.deployment import commit, make_repository
 from tests.support.knowledge import WordEmbedder
 from tests.support.machines import Machine
@@ -64,6 +66,41 @@ async def test_a_page_shows_no_file_of_a_closed_source(machine: Machine, tmp_pat
     assert SECRET not in await machine.start(public, team=team)
 
 
+@pytest.mark.parametrize("kind", ["git", "files"])
+@pytest.mark.parametrize("include", [["public/**"], ["**"]], ids=["elsewhere", "beside"])
+async def test_no_source_tells_of_our_configuration(tmp_path: Path, kind: str, include: list[str]) -> None:
+    folder = tmp_path / "kb"
+    names = ["kimas.env", "kimas.yaml", "kimas.yaml.bak", "bot.yaml", "bot.yaml~", "asked.md", "keys/forum[1].txt"]
+    inclusions = "".join(f'--8<-- "{name}"\n\n' for name in [*names, "snippet.yaml"])
+    secrets = dict.fromkeys(names, f"{SECRET}\n")
+    make_repository(folder, {"public/a.md": f"# Quokka\n\n{inclusions}", "snippet.yaml": "town: Rottnest\n", **secrets})
+    place = {"kind": "git", "url": str(folder)} if kind == "git" else {"kind": "files", "path": str(folder)}
+    forum = {"kind": "own", "plugin": "discourse", "token": {"file": str(folder / names[-1])}}
+    asked = {"kind": "standing", "of": "web", "queries_file": str(folder / "asked.md")}
+    web = {"kind": "search_api", "provider": "searxng", "base_url": "http://127.0.0.1:9"}
+    sources = {"docs": {**place, "include": include}, "forum": forum, "web": web, "asked": asked}
+    settings = Settings.model_validate({"data_dir": str(tmp_path / "data"), "sources": sources})
+    # As after a link that leads there.
+    (tmp_path / "linked").symlink_to(folder)
+    audiences = Audiences.from_settings(settings.with_files([tmp_path / "linked" / "bot.yaml"]))
+    source = open_source("docs", settings.sources["docs"], settings.data_dir, settings.sources, audiences=audiences)
+    listing = await source.listing()
+    documents = {each.path: each.text async for each in source.documents(listing, listing.fingerprints)}
+    assert "Rottnest" in documents["public/a.md"]
+    assert documents.keys() <= {"public/a.md", "snippet.yaml"}
+    assert SECRET not in " ".join(documents.values())
+
+
+@pytest.mark.parametrize("kind", ["files", "faq"])
+def test_no_source_is_our_configuration(tmp_path: Path, kind: str) -> None:
+    file = tmp_path / "bot.yaml"
+    file.write_text("[]", "utf-8")
+    settings = Settings.model_validate({"sources": {"docs": {"kind": kind, "path": str(file)}}}).with_files([file])
+    audiences = Audiences.from_settings(settings)
+    with pytest.raises(SourceError, match="own configuration"):
+        open_source("docs", settings.sources["docs"], tmp_path, settings.sources, audiences=audiences)
+
+
 async def test_a_page_shows_no_file_that_the_globs_keep_out_by_now(machine: Machine, tmp_path: Path) -> None:
     place = make_place("files", tmp_path / "kb")
     team = {"kind": "files", "path": str(tmp_path / "kb" / "team"), **CLOSED}
@@ -94,6 +131,7 @@ async def test_issues_that_a_label_moves_to_a_closed_source_go_at_once(machine: 
         ({"path": "/kb/a"}, {"path": "/kb", "include": ["*.txt"], "exclude": ["b.txt"]}, {"a.txt"}),
         ({"path": "/kb"}, {"path": "/kb/team/plan.md"}, {"team/plan.md"}),
         ({"path": "/kb"}, {"path": "/elsewhere"}, set()),
+        ({"path": "/kb"}, {"url": "/kb/.git", "include": ["team/"]}, {"team/plan.md"}),
         ({"path": "/kb"}, {"path": "/kb", "include": ["\\"]}, {"team/plan.md", "teams.md", "a.txt", "b.txt"}),
         (
             {"url": "https://git.example.org/a/b.git"},

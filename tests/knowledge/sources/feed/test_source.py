@@ -95,6 +95,20 @@ async def test_atom_is_read_and_made_harmless(web: WebPeer, tmp_path: Path) -> N
     assert "evil" not in entry.text
 
 
+@pytest.mark.parametrize(
+    ("link", "shown"), [("#release-5", "/feed#release-5"), ("ADDRESS", "/feed"), ("?page=5", "/feed?page=5")]
+)
+async def test_a_link_shows_no_token_of_the_feed(web: WebPeer, tmp_path: Path, link: str, shown: str) -> None:
+    url = web.url("/feed?feed_token=glft-secret")
+    link = f"<link>{link.replace('ADDRESS', url)}</link>"
+    item = f"<item><guid isPermaLink='false'>5</guid>{link}<title>A</title><description>Rocket 5.</description></item>"
+    web.pages["/feed"] = Page(f'<rss version="2.0"><channel><title>t</title>{item}</channel></rss>')
+    source = feed(web, tmp_path, url=url)
+    listing = await source.listing()
+    (entry,) = [document async for document in source.documents(listing, listing.fingerprints)]
+    assert entry.url == web.url(shown)
+
+
 async def test_an_unchanged_feed_is_not_sent_again(web: WebPeer, tmp_path: Path) -> None:
     first = await feed(web, tmp_path).listing()
     assert (await feed(web, tmp_path).listing()).fingerprints == first.fingerprints
