@@ -95,8 +95,7 @@ async def with_history(
         limits.history_turns,
         max_age_s,
         visible_labels=visible_labels,
-        is_private=message.private,
-        is_restricted=message.thread_state.is_restricted,
+        reader=message,
     )
     if not (text.strip() or is_spoken):
         if await _get_answer_turns(journal, message, visible_labels) == ():
