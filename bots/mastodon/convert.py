@@ -66,10 +66,6 @@ def to_message(status: Json, above: Sequence[Json], me: Identity, max_answers: i
     quoted_acct = str(((quoted_status or {}).get("account") or {}).get("acct") or "")
     quoted_author = me.to_handle(quoted_acct) if quoted_acct else ""
     quoted = _remove_mentions(get_text(quoted_status, me.id), is_reply=True) if quoted_status else ""
-    reference: dict[str, str | int] = {**_make_reference(status)}
-    if has_taken_over:
-        warning = get_warning(parent or {})
-        reference |= {"spoiler_text": "", "quoted_warning_chars": len(warning) if quoted.startswith(warning) else 0}
     return Message(
         str(status["id"]),
         ConversationKey(PLATFORM, handle) if is_private else ConversationKey(PLATFORM, MENTIONS_CHAT, thread),
@@ -85,7 +81,7 @@ def to_message(status: Json, above: Sequence[Json], me: Identity, max_answers: i
         quotes_bot=quoted_status is not None and _is_own(quoted_status, me),
         quoted_authors=() if quoted_author in ("", handle) or _is_own(quoted_status or {}, me) else (quoted_author,),
         bot=me.id,
-        reference=reference,
+        reference=_with_warning_of(parent, quoted, status) if has_taken_over else _make_reference(status),
         attachments=get_attachments(status)
         or (select_readable(get_attachments(quoted_status)) if quoted_status else ()),
         is_post=False,
@@ -224,6 +220,13 @@ def _make_reference(status: Json) -> dict[str, str]:
         "visibility": str(status.get("visibility")),
         "spoiler_text": str(status.get("spoiler_text") or ""),
     }
+
+
+def _with_warning_of(parent: Json | None, quoted: str, status: Json) -> dict[str, str | int]:
+    """Return the reference of a reply whose content warning may be that of what it replies to: without its words."""
+    warning = get_warning(parent or {})
+    warning_chars = len(warning) if quoted.startswith(warning) else 0
+    return {**_make_reference(status), "spoiler_text": "", "quoted_warning_chars": warning_chars}
 
 
 def with_edit(message: Message | IgnoredEvent) -> Message | IgnoredEvent:
