@@ -103,6 +103,7 @@ class BlueskyAdapter(ClientAdapter[BlueskyClient]):
                 tasks.create_task(self._follow(kind, posts, partial(self._handle_post, receive, feed)))
 
     def _make_sink(self, message: Message, delivery: Delivery, previous_reply_id: str) -> Sink:
+        is_comment = message.reply_options.max_bot_replies is not None
         return BlueskySink(
             self._get_client(),
             self._me,
@@ -110,6 +111,7 @@ class BlueskyAdapter(ClientAdapter[BlueskyClient]):
             delivery,
             previous_reply_id=previous_reply_id,
             intervals=self._intervals,
+            is_for_follower=is_comment and message.author_id not in self._settings.comment_below,
         )
 
     def refuse_comment(self, post: Message) -> Skip | None:

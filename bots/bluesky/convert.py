@@ -144,6 +144,11 @@ def _get_ignore_reason(author: Json, me: Identity) -> str:
     return "written by a bot" if is_bot(author) else ""
 
 
+def is_follower(author: Json) -> bool:
+    """Return whether an author follows the bot, as the server says now."""
+    return bool((author.get("viewer") or {}).get("followedBy"))
+
+
 def _get_common(post: Json, me: Identity, root: Mapping[str, str]) -> dict[str, Any]:
     """Return what any post says of itself and its author."""
     author = post["author"]
@@ -162,7 +167,7 @@ def _get_common(post: Json, me: Identity, root: Mapping[str, str]) -> dict[str, 
             "cid": str(post["cid"]),
             "root_uri": root["uri"],
             "root_cid": root["cid"],
-            "follows": bool((author.get("viewer") or {}).get("followedBy")),
+            "follows": is_follower(author),
         },
     }
 

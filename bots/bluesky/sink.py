@@ -14,7 +14,7 @@ from itertools import accumulate
 
 from bots.bluesky.client import POSTS, BlueskyClient, Identity, Ref
 from bots.bluesky.connection import BlueskyIntervals
-from bots.bluesky.convert import count_other_bots, get_closed_reason
+from bots.bluesky.convert import count_other_bots, get_closed_reason, is_follower
 from bots.bluesky.render import MAX_CHARS, count_chars, make_mention, render, to_plain, to_post
 from bots.common.json_client import TooLarge
 from bots.common.judged_client import judge_calls
@@ -59,6 +59,7 @@ class BlueskySink(SocialThreadSink):
         *,
         previous_reply_id: str,
         intervals: BlueskyIntervals,
+        is_for_follower: bool = False,
     ) -> None:
         reference = message.reference
         super().__init__(
@@ -71,6 +72,8 @@ class BlueskySink(SocialThreadSink):
         )
         self._client = judge_calls(client, delivery)
         self._me = me
+        # As long as they follow the bot: that is their agreement.
+        self._is_for_follower = is_for_follower
         self._root = Ref(str(reference.get("root_uri", "")), str(reference.get("root_cid", "")))
         self._refs = {self._question_id: Ref(self._question_id, str(reference.get("cid", "")))}
         self._prefix = ""
@@ -111,6 +114,8 @@ class BlueskySink(SocialThreadSink):
                 raise CommentSuppressed(skip(SkipReason.THREAD_CLOSED, state=state)) from error
             if state := get_closed_reason(thread):
                 raise CommentSuppressed(skip(SkipReason.THREAD_CLOSED, state=state))
+            if self._is_for_follower and not is_follower(thread["post"]["author"]):
+                raise CommentSuppressed(skip(SkipReason.AUTHOR_NOT_AGREED))
             require_few_bots(self._message, count_other_bots(thread, self._me))
 
     async def _post(self, text: str, number: int, parent_id: str) -> str:

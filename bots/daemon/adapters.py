@@ -247,7 +247,7 @@ def _make_slack_adapter(live: LiveSettings, section: SlackSettings, journal: Jou
     async def has_answered_in(key: ConversationKey) -> bool:
         if is_multi_bot:
             return await ChatHistory(journal.database).has_answered(key, adapter.bot_id)
-        return bool((await journal.get_history(key, 1, visible_labels=None, is_private=True, is_restricted=True)).turns)
+        return bool((await journal.get_history(key, 1, visible_labels=None, reader=None)).turns)
 
     adapter: Adapter = _load_class("..slack.adapter:SlackAdapter")(
         section,

@@ -64,23 +64,23 @@ def has_answer_of_people(topic: Topic, comments: Sequence[Comment], me: Identity
 def to_message(platform: str, topic: Topic, me: Identity) -> Message:
     """Convert a topic. It counts as sent when its turn has come: nobody has moved on since.
 
-    The author's id is their number. `reference` holds what a reply needs: `project`, `topic`, `comment` (0 for none).
+    It gives no command: forges open issues in somebody's name with the words of others, from a comment, a task of a
+    list, or as a copy, and do not say so. The author's id is their number. `reference` holds what a reply needs:
+    `project`, `topic`, `comment` (0 for none).
     """
     words, quoted = split_quotes(remove_comments(topic.text))
     is_addressed = mentions(topic.text, me.name) or mentions(topic.title, me.name)
     title, further_attachments = split_pictures(remove_mentions(topic.title, me.name))
     words, attachments = split_pictures(words)
     body = remove_mentions(words, me.name)
-    command, text = _split_command(body or title, is_addressed=is_addressed)
     return Message(
         topic.path,
         ConversationKey(platform, topic.project, topic.path),
         str(topic.author.number),
         topic.author.login,
-        text if command else shorten_text(f"{title}\n\n{body}".strip()),
+        shorten_text(f"{title}\n\n{body}".strip()),
         datetime.now(UTC),
         addressed=is_addressed,
-        command=command,
         quoted=shorten_text(quoted),
         bot=me.login,
         reference={"project": topic.project, "topic": topic.path, "comment": 0},
@@ -178,7 +178,6 @@ def _place(topic: Topic, above: Sequence[Comment], me: Identity) -> tuple[str, s
 
 
 def _split_command(text: str, *, is_addressed: bool) -> tuple[str, str]:
-    # A path at the beginning of an issue is no command.
     match = _COMMAND.fullmatch(text) if is_addressed else None
     return (match[1].lower(), match[2] or "") if match else ("", text)
 

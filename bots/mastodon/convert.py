@@ -37,8 +37,9 @@ _LEADING_MENTIONS = re.compile(rf"(?:(?:{BOT_MENTION}|@[\w.@-]++)[\s,:;]*+)*")
 def to_message(status: Json, above: Sequence[Json], me: Identity, max_answers: int) -> Message | IgnoredEvent:
     """Convert a status that mentions the bot, with those that it replies to, the first of the thread at their head.
 
-    `reference` holds what a reply needs: `status`, `acct`, `visibility`, `spoiler_text`. Statuses of bots are ignored,
-    and those below `max_answers` answers of ours.
+    `reference` holds what a reply needs: `status`, `acct`, `visibility`, `spoiler_text`. A content warning that was
+    taken over from what is quoted is kept as its words alone, of which it is the first `quoted_warning_chars`: whoever
+    wrote it can be forgotten there. Statuses of bots are ignored, and those below `max_answers` answers of ours.
     """
     account = status["account"]
     parent = above[-1] if above else None
@@ -55,7 +56,8 @@ def to_message(status: Json, above: Sequence[Json], me: Identity, max_answers: i
     words = get_words(status, me.id)
     is_addressed = is_private or _is_addressed(words, parent, me)
     command, text = split_command(_remove_mentions(words, is_reply=parent is not None))
-    if not (command or is_taken_over(status, parent)):
+    has_taken_over = is_taken_over(status, parent)
+    if not (command or has_taken_over):
         text = join_warning(get_warning(status), text)
     quoted_status = (status.get("quote") or {}).get("quoted_status") or parent
     is_shown = quoted_status and _may_read(quoted_status, handle, me)
@@ -63,6 +65,7 @@ def to_message(status: Json, above: Sequence[Json], me: Identity, max_answers: i
         quoted_status = None
     quoted_acct = str(((quoted_status or {}).get("account") or {}).get("acct") or "")
     quoted_author = me.to_handle(quoted_acct) if quoted_acct else ""
+    quoted = _remove_mentions(get_text(quoted_status, me.id), is_reply=True) if quoted_status else ""
     return Message(
         str(status["id"]),
         ConversationKey(PLATFORM, handle) if is_private else ConversationKey(PLATFORM, MENTIONS_CHAT, thread),
@@ -74,11 +77,11 @@ def to_message(status: Json, above: Sequence[Json], me: Identity, max_answers: i
         addressed=is_addressed,
         command=command,
         reply_to=str(status.get("in_reply_to_id") or ""),
-        quoted=_remove_mentions(get_text(quoted_status, me.id), is_reply=True) if quoted_status else "",
+        quoted=quoted,
         quotes_bot=quoted_status is not None and _is_own(quoted_status, me),
         quoted_authors=() if quoted_author in ("", handle) or _is_own(quoted_status or {}, me) else (quoted_author,),
         bot=me.id,
-        reference=_make_reference(status),
+        reference=_with_warning_of(parent, quoted, status) if has_taken_over else _make_reference(status),
         attachments=get_attachments(status)
         or (select_readable(get_attachments(quoted_status)) if quoted_status else ()),
         is_post=False,
@@ -217,6 +220,13 @@ def _make_reference(status: Json) -> dict[str, str]:
         "visibility": str(status.get("visibility")),
         "spoiler_text": str(status.get("spoiler_text") or ""),
     }
+
+
+def _with_warning_of(parent: Json | None, quoted: str, status: Json) -> dict[str, str | int]:
+    """Return the reference of a reply whose content warning may be that of what it replies to: without its words."""
+    warning = get_warning(parent or {})
+    warning_chars = len(warning) if quoted.startswith(warning) else 0
+    return {**_make_reference(status), "spoiler_text": "", "quoted_warning_chars": warning_chars}
 
 
 def with_edit(message: Message | IgnoredEvent) -> Message | IgnoredEvent:

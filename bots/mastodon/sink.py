@@ -52,8 +52,9 @@ class MastodonSink(SocialThreadSink):
         self._client = judge_calls(client, delivery)
         self._me = me
         self._visibility = _REPLY_VISIBILITIES.get(str(reference["visibility"]), DIRECT)
+        quoted_warning = message.quoted[: int(reference.get("quoted_warning_chars", 0))]
         # A warning that fills a status would leave no room for the answer.
-        spoiler_text = disarm(strip_control_characters(str(reference.get("spoiler_text", ""))))
+        spoiler_text = disarm(strip_control_characters(str(reference.get("spoiler_text") or quoted_warning)))
         self._spoiler_text = spoiler_text[: me.max_chars // 2]
         people = (str(reference["acct"]), *mentioned_users(message))
         self._prefix = "".join(f"@{person} " for person in dict.fromkeys(people) if person)

@@ -17,7 +17,7 @@ from bots.slack.connection import SlackIntervals
 from bots.slack.convert import Identity, find_authors, is_own, to_interaction
 from bots.slack.feedback import are_rating_buttons, render_mentions, to_blocks
 from bots.slack.render import quote_question, render, to_plain
-from bots.slack.visible_text import get_own_text, get_shares, get_visible_text
+from bots.slack.visible_text import get_brought, get_own_text, get_visible_text
 from core.errors import MessageDeleted
 from core.messaging.feedback.handoff import ASK_SHORTCUT_ID, SHORTCUT_ID, mentioned_users
 from core.messaging.feedback.rating_buttons import get_rating_buttons
@@ -57,7 +57,7 @@ def from_message_shortcut(payload: Mapping[str, Any], me: Identity) -> Message |
     is_own_message = is_own(target_message, me)
     if command == "ask":
         quoted_text = get_visible_text(target_message, me.user_id)
-        quoted_messages = [target_message, *get_shares(target_message)]
+        quoted_messages = [target_message, *get_brought(target_message)]
     else:
         quoted_messages = [target_message]
         # What was shared teaches nothing. The journal has the bot's own answers as they were before rendering.

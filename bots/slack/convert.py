@@ -13,7 +13,7 @@ from bots.common.attachments import FETCHED_KINDS, check_file_url, get_kind
 from bots.common.events import IgnoredEvent, MessageDeletion
 from bots.common.visible_text import join_paragraphs
 from bots.slack.thread_cache import ThreadMessage
-from bots.slack.visible_text import get_attached_text, get_own_text, get_shares, get_visible_text
+from bots.slack.visible_text import get_attached_text, get_brought, get_own_text, get_shares, get_visible_text
 from core.messaging.policy.command_table import find_near_command, get_command, looks_like_arguments
 from core.types import Attachment, ConversationKey, Message, Origin, ThreadState
 from core.types.messages import PERSONAL_THREAD
@@ -52,7 +52,7 @@ def _to_attachments(part: Json) -> list[Attachment]:
 
 
 def find_authors(parts: Sequence[Json], left_out: Collection[str]) -> tuple[str, ...]:
-    """Return the ids of those who wrote some messages, or shared ones, as far as Slack names them."""
+    """Return the ids of those who wrote some messages, or what they bring, as far as Slack names them."""
     author_ids = (str(part.get("user") or part.get("author_id") or "") for part in parts)
     return tuple(dict.fromkeys(author_id for author_id in author_ids if author_id not in ("", *left_out)))
 
@@ -168,7 +168,7 @@ def to_thread_messages(events: Sequence[Json], me: Identity) -> list[ThreadMessa
             get_visible_text(event, me.user_id),
             get_attachments(event),
             is_own=is_own(event, me),
-            author_ids=find_authors([event, *get_shares(event)], (me.user_id,)),
+            author_ids=find_authors([event, *get_brought(event)], (me.user_id,)),
         )
         for index, event in enumerate(events)
         if not index or not event.get("bot_id")
@@ -252,7 +252,7 @@ def _to_message(
         addressed=not is_bot and (is_private or is_mentioned),
         reply_to=thread_ts if thread_ts != ts else "",
         quoted="" if is_alert else attached_text,
-        quoted_authors=find_authors(shares, (author_id, me.user_id)),
+        quoted_authors=find_authors(get_brought(event), (author_id, me.user_id)),
         bot=me.user_id,
         reference={
             "channel": channel,

@@ -80,8 +80,17 @@ def get_visible_text(message: Json, bot_user_id: str) -> str:
 
 def get_shares(message: Json) -> list[Json]:
     """Return the messages that were shared with this one."""
-    shares = _get_list(message, "attachments")
-    return [share for share in shares if isinstance(share, Mapping) and share.get("is_share")]
+    return [quotation for quotation in _get_quotations(message) if quotation.get("is_share")]
+
+
+def get_brought(message: Json) -> list[Json]:
+    """Return what a message brings that others may have written: messages, shared or shown for their links, and files.
+
+    Slack says whose each is.
+    """
+    quotations = _get_quotations(message)
+    files = [file for part in (message, *quotations) for file in _get_list(part, "files") if isinstance(file, Mapping)]
+    return [*quotations, *files]
 
 
 def to_plain_text(text: str, bot_user_id: str) -> str:
@@ -136,8 +145,7 @@ def _prepare(attachment: object) -> object:
     """Return an attachment with its title as a link, and without who wrote it: a quotation holds the words alone."""
     if not isinstance(attachment, Mapping):
         return attachment
-    is_quotation = attachment.get("is_share") or attachment.get("is_msg_unfurl")
-    unseen_keys = ("author_name", "footer") if is_quotation else ()
+    unseen_keys = ("author_name", "footer") if _is_quotation(attachment) else ()
     prepared = {name: value for name, value in attachment.items() if name not in unseen_keys}
     if isinstance(prepared.get("title_link"), str) and isinstance(prepared.get("title"), str):
         prepared["title"] = f"<{prepared['title_link']}|{prepared['title']}>"
@@ -194,6 +202,15 @@ def _render_inline(element: Json, bot_user_id: str) -> str:
         case kind:
             key, mark = _REFERENCE_KEYS.get(str(kind), ("", ""))
             return f"{mark}{element[key]}" if element.get(key) else label
+
+
+def _get_quotations(message: Json) -> list[Json]:
+    attachments = _get_list(message, "attachments")
+    return [attachment for attachment in attachments if isinstance(attachment, Mapping) and _is_quotation(attachment)]
+
+
+def _is_quotation(attachment: Json) -> bool:
+    return bool(attachment.get("is_share") or attachment.get("is_msg_unfurl"))
 
 
 def _get_list(node: object, name: str) -> list[Any]:

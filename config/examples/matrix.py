@@ -358,17 +358,24 @@ class Bridge:
             raise NotShown(503, "the rooms are not known yet")
         if room is None or room.encrypted:
             raise NotShown(410, "the bot is not in this room, or it is encrypted")
-        if reply.get("private") and not is_private(room):
-            raise NotShown(410, "it was asked in private, and others read this room by now")
         if not event_id:
             return ""
         question = require(await self._client.room_get_event(room_id, event_id)).event.source
         if (question.get("unsigned") or {}).get("redacted_because"):
             raise NotShown(410, "the question is gone")
+        if reply.get("private") and not await self._is_private(room, question["sender"]):
+            raise NotShown(410, "it was asked in private, and others read this room by now")
         limit = reply.get("bot_replies_below")
         if limit is not None and await self._count_bots(room_id, event_id) >= limit:
             raise NotShown(412, "enough bots are below this post")
         return str(question["sender"])
+
+    async def _is_private(self, room: Any, asker: str) -> bool:
+        """Return whether an asker and the bot alone read a room now: two members may be others than before."""
+        if not is_private(room):
+            return False
+        joined = require(await self._client.joined_members(room.room_id)).members
+        return {member.user_id for member in joined} == {asker, self._me.id}
 
     async def _count_bots(self, room_id: str, event_id: str) -> int:
         """Return how many bots but ours have written in the thread of a post; a comment may be there already."""

@@ -366,7 +366,7 @@ class Handler:
         )
         try:
             if reply := delivery.final_reply:
-                watch_delivery(delivery)
+                watch_delivery(message, delivery)
                 await (sink.deliver(reply) if reply.failure else self._guard(message, sink).finish(reply))
             else:
                 reply = await self._reply(adapter, message, sink, delivery, decision)

@@ -68,9 +68,12 @@ def _list_brought(message: Message) -> Iterator[StoredPart]:
         yield "text"
 
 
-def watch_delivery(delivery: JournaledDelivery) -> None:
-    """Let a recorded answer not be shown once somebody whose words it has was forgotten."""
-    delivery.brought_parts = ("delivery",)
+def watch_delivery(message: Message, delivery: JournaledDelivery) -> None:
+    """Let a recorded answer not be shown once somebody whose words it has was forgotten.
+
+    Some platforms show with it what its question brings, as it was when the question came.
+    """
+    delivery.brought_parts = ("delivery", *_list_brought(message))
 
 
 async def with_history(
@@ -93,8 +96,7 @@ async def with_history(
         limits.history_turns,
         max_age_s,
         visible_labels=visible_labels,
-        is_private=message.private,
-        is_restricted=message.thread_state.is_restricted,
+        reader=message,
     )
     if not (text.strip() or is_spoken):
         answer = await _get_answer(journal, message, visible_labels)

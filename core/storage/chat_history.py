@@ -105,8 +105,8 @@ class ChatHistory(Repository):
     async def get_recent_messages(self, message: Message, seconds: float) -> Sequence[HistoryMessage]:
         """Return the other messages of people in the chat in the last seconds, oldest first.
 
-        None of a time when the chat was private, where it is so no more. No commands: on some platforms nobody else
-        sees what is typed behind them.
+        Of a time when the chat was private, only those of the message's author, where it is so. No commands: on some
+        platforms nobody else sees what is typed behind them.
         """
         columns = messages.c
         query = statements.select_newest(*_COLUMN_NAMES).where(
@@ -114,9 +114,8 @@ class ChatHistory(Repository):
             columns.bot == message.bot,
             is_user_message(),
             columns.command.in_(ASK_COMMANDS),
+            _is_told_to(message),
         )
-        if not message.private:
-            query = query.where(~columns.private)
         rows = await self._database.fetch_all(query, statements.identify(message))
         own_index = next((index for index, row in enumerate(rows) if row.id == message.id), len(rows))
         # The journal also has messages of other bots, to count comments; they are not answers by people.
@@ -128,14 +127,14 @@ class ChatHistory(Repository):
         return recent_messages[::-1]
 
     async def is_read_by_others(self, message: Message) -> bool:
-        """Return whether somebody has written in the chat of a private message since, when it was private no more.
+        """Return whether somebody else may read the chat of a private message by now.
 
-        Over HTTP alone may a chat become one of several people.
+        It was private no more since, or that of somebody else: over HTTP alone may a chat become one of other people.
         """
         if not message.private or message.key.platform != NETWORK_PLATFORM:
             return False
-        identity = statements.identify(message)
-        return await self._database.fetch_first(statements.SELECT_LATER_IN_PUBLIC, identity) is not None
+        parameters = {**statements.identify(message), "own_author_id": message.author_id}
+        return await self._database.fetch_first(statements.SELECT_LATER_OF_OTHERS, parameters) is not None
 
     async def are_remembered(self, numbers: Collection[int]) -> bool:
         """Return whether all of these messages are there with their authors and answers: nobody was forgotten."""
@@ -302,15 +301,24 @@ def get_thread(message: Message) -> str:
 def is_readable_from(message: Message, table: Table = messages) -> ColumnElement[bool]:
     """Return the condition that rows may be mentioned in the place of a message: none of another, closed thread.
 
-    Nor of a time when the chat was private, where it is so no more, nor what the asker alone was told, where others
-    read an answer in the same conversation by now.
+    Nor of a time when the chat was private, unless it is so now and the message is by the same person; nor what the
+    asker alone was told, where others read an answer in the same conversation by now.
     """
     columns = table.c
     is_open = ~columns.in_restricted_thread
     # The replies to other commands in a conversation of somebody's own are for them.
     if message.thread_state.is_restricted or message.command not in ASK_COMMANDS:
         is_open = or_(columns.thread == message.key.thread, is_open)
-    return is_open if message.private or "private" not in columns else and_(is_open, ~columns.private)
+    return and_(is_open, _is_told_to(message)) if table is messages else is_open
+
+
+def _is_told_to(message: Message) -> ColumnElement[bool]:
+    """Return the condition that rows of the journal are not private, or of the private chat of a message's author.
+
+    A chat that is private may be that of another person by now.
+    """
+    columns = messages.c
+    return or_(~columns.private, columns.author_id == message.author_id) if message.private else ~columns.private
 
 
 def _to_history_message(row: Row[Any], *, is_later: bool) -> HistoryMessage:

@@ -372,19 +372,20 @@ class Journal:
         max_age_s: float | None = None,
         *,
         visible_labels: frozenset[str] | None,
-        is_private: bool,
-        is_restricted: bool,
+        reader: Message | None,
     ) -> History:
         """Return the last `limit` turns of questions answered within `max_age_s` (None: at any time), oldest first.
 
-        Answers that could be made from sources without `visible_labels` are left out; so is what was said in private,
-        where the chat is not private (`is_private`) any more, and what the asker alone was told, unless they alone read
-        it again (`is_restricted`).
+        Answers that could be made from sources without `visible_labels` are left out. With a `reader` other than None,
+        so is what was said in private, unless its author wrote that message, in private too, and what an asker alone
+        was told, unless they alone read the reply to it.
         """
         parameters = {
             **statements.identify_conversation(key),
-            "is_private": is_private,
-            "is_restricted": is_restricted,
+            "is_everything": reader is None,
+            "is_private": reader is not None and reader.private,
+            "own_author_id": reader.author_id if reader else "",
+            "is_restricted": reader is None or reader.thread_state.is_restricted,
             "since": None if max_age_s is None else datetime.now(UTC) - timedelta(seconds=max_age_s),
             "limit": (limit + 1) // 2,
         }

@@ -27,9 +27,7 @@ from sqlalchemy import (
 from core.storage.tables import DRAFTED, Text, UtcDateTime, cursors, identity_values, messages
 from core.types import (
     ASK_COMMANDS,
-    HANDOFF_COMMAND,
     PAGE_PURPOSES,
-    RATING_COMMAND,
     ConversationKey,
     Message,
     SkipReason,
@@ -51,12 +49,15 @@ _IS_OF = {
     for name in ("platform", "chat", "bot", "id", "thread", "author_id")
 }
 _OWNER = bindparam("own_owner", type_=Text())
+_IS_EVERYTHING = bindparam("is_everything", type_=Boolean())
 _IS_PRIVATE = bindparam("is_private", type_=Boolean())
 _IS_RESTRICTED = bindparam("is_restricted", type_=Boolean())
 _SINCE = bindparam("since", type_=UtcDateTime())
 _IS_OWN = and_(*(_IS_OF[name] for name in ("platform", "chat", "bot", "id")))
 # As long as it is ours where several daemons share the journal.
 _IS_OURS = and_(_IS_OWN, or_(_OWNER == "", _COLUMNS.owner == _OWNER))
+_OWN_NUMBER = select(_COLUMNS.number).where(_IS_OWN).correlate(None).scalar_subquery()
+_OWN_SENT_AT = select(_COLUMNS.sent_at).where(_IS_OWN).correlate(None).scalar_subquery()
 _IS_DROPPED = and_(_COLUMNS.state == "silent", _COLUMNS.reason == SkipReason.DRAFT_FORGOTTEN.text)
 _IS_QUESTION = _COLUMNS.command.in_(ASK_COMMANDS)
 _IS_UNFINISHED = _COLUMNS.state.in_(UNFINISHED_STATES)
@@ -80,12 +81,13 @@ SELECT_IS_DROPPED = select(_IS_DROPPED).where(_IS_OWN)
 SELECT_DELIVERY = select(*(_COLUMNS[name] for name in _DELIVERY_COLUMNS)).where(_IS_OWN)
 SELECT_LOCKED_DELIVERY = select(_COLUMNS.delivery).where(_IS_OWN).with_for_update()
 SELECT_TOLD_LABELS = select(_COLUMNS.visible_sources).where(_IS_OWN)
-# What people wrote in the same chat after a message and not in private: the chat is not what it was then.
-SELECT_LATER_IN_PUBLIC = (
+# What people wrote or pressed in the same chat after a message, not in private or not its author: the chat is not what
+# it was then. A network may deliver what it is late with.
+SELECT_LATER_OF_OTHERS = (
     select(_COLUMNS.number)
-    .where(_IS_OF["platform"], _IS_OF["chat"], ~_COLUMNS.private, _COLUMNS.purpose == "")
-    .where(_COLUMNS.command.not_in((RATING_COMMAND, HANDOFF_COMMAND)))
-    .where(_COLUMNS.number > select(_COLUMNS.number).where(_IS_OWN).correlate(None).scalar_subquery())
+    .where(_IS_OF["platform"], _IS_OF["chat"], _COLUMNS.purpose == "")
+    .where(or_(~_COLUMNS.private, ~_IS_OF["author_id"]))
+    .where(or_(_COLUMNS.number > _OWN_NUMBER, _COLUMNS.sent_at > _OWN_SENT_AT))
     .limit(1)
 )
 # Those of `others`, by their numbers, that have their authors and answers: who was forgotten is in none.
@@ -96,7 +98,8 @@ SELECT_HISTORY = (
     .where(_IS_OF["platform"], _IS_OF["chat"], _IS_OF["thread"], _COLUMNS.state == "answered")
     .where(_IS_QUESTION, _COLUMNS.reply != "")
     .where(or_(_IS_RESTRICTED, ~_COLUMNS.in_restricted_thread))
-    .where(or_(_IS_PRIVATE, ~_COLUMNS.private), or_(_SINCE.is_(None), _COLUMNS.settled_at > _SINCE))
+    .where(or_(_IS_EVERYTHING, ~_COLUMNS.private, and_(_IS_PRIVATE, _IS_OF["author_id"])))
+    .where(or_(_SINCE.is_(None), _COLUMNS.settled_at > _SINCE))
     .order_by(_COLUMNS.number.desc())
     .limit(bindparam("limit", type_=Integer()))
 )

@@ -1064,7 +1064,13 @@ class Github(Driver):
 
     async def command(self, channel: Channel, name: str, text: str = "") -> str:
         to = "" if channel.private else self.mention
-        return await self.say(channel, f"{to}/{name} {text}".strip())
+        number = self._find_issue(channel, "")
+        if not number:
+            # A new issue gives no command; nor is this one a question.
+            number = self.peer.open("let us talk below", "", github.BOT, project=channel.chat)
+        if channel.private:
+            self._issues[channel.id] = number
+        return await self.say(replace(channel, thread=f"issues/{number}"), f"{to}/{name} {text}".strip())
 
     async def attach(self, channel: Channel, text: str = "") -> None:
         await self.say(channel, f"{text}\n\n![screen](https://example.org/screen.png)".strip())

@@ -133,7 +133,10 @@ async def test_the_help_command_tells_what_is_known(bot: Bot) -> None:
 
 
 @runs_in_terminal
-@cannot(discord="Discord does not let /ask go without its question")
+@cannot(
+    discord="Discord does not let /ask go without its question",
+    github="a command is a comment, which asks about the issue that it stands below",
+)
 async def test_the_ask_command_without_a_question_helps(bot: Bot) -> None:
     channel = bot.anywhere()
     assert (await bot.command(channel, "ask")).state == "answered"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,7 +22,8 @@ from core.answering.pipeline import answer
 from core.errors import KimasError, UsageError
 from core.settings import OutgoingSettings, Settings
 from core.types import ConversationKey, Message, Question, Reply
-from tests.support.recording_bot import Bot, Sender, open_bot
+from tests.support.recording_bot import Bot, Sender, open_bot, repeat
+from tests.support.scripted import ScriptedPeer
 
 QUESTION = "When is the release date of the launcher?"
 CLOSED_WORD = "numbat"
@@ -75,10 +76,11 @@ async def opened(folder: Path, audience: str, **changes: Any) -> AsyncIterator[B
         yield bot
 
 
-async def write(bot: Bot, sender: Sender, text: str) -> None:
+async def write(bot: Bot, sender: Sender, text: str, **changes: Any) -> None:
     """Let somebody write who does not mean the bot, while it is busy."""
     key = ConversationKey(sender.platform, sender.chat)
     message = Message(f"from {sender.author}", key, sender.author, "Eve", text, datetime.now(UTC))
+    message = replace(message, private=sender.is_private, **changes)
     await bot.processor.handler_for(bot.adapter(sender.platform))(message)
 
 
@@ -100,14 +102,46 @@ async def ask_meanwhile(
     return bot.output()
 
 
-@pytest.mark.parametrize("has_others", [False, True])
+@pytest.mark.parametrize(
+    ("writer", "is_shown"),
+    [
+        (ROOM, True),
+        (ALONE, True),
+        (replace(ALONE, author="77", is_private=False), False),
+        # Alone with the bot, as the asker was.
+        (replace(ALONE, author="77"), False),
+    ],
+    ids=["elsewhere", "asker", "in public", "alone"],
+)
 async def test_a_private_answer_is_not_shown_where_others_have_come(
-    tmp_path: Path, held: Held, *, has_others: bool
+    tmp_path: Path, held: Held, writer: Sender, *, is_shown: bool
 ) -> None:
     async with opened(tmp_path, "owners") as bot:
-        writer = Sender("talk", "77", "http") if has_others else ROOM
-        shown = await ask_meanwhile(bot, held, ALONE, lambda: write(bot, writer, "Hello, who is here?"))
-        assert (CLOSED_WORD in shown) is not has_others
+        hello = {"text": "Hello, who is here?", "command": "help"}
+        shown = await ask_meanwhile(bot, held, ALONE, lambda: write(bot, writer, **hello))
+        assert (CLOSED_WORD in shown) is is_shown
+
+
+@pytest.mark.parametrize("minutes", [-2, 2])
+async def test_a_private_question_that_its_network_is_late_with_counts_as_late(tmp_path: Path, minutes: int) -> None:
+    """Others may have come after it was asked."""
+    async with opened(tmp_path, "owners") as bot:
+        await bot.deliver(Sender("talk", "77", "http"), "Hello, who is here?", addressed=False)
+        await bot.deliver(ALONE, QUESTION, sent_at=datetime.now(UTC) + timedelta(minutes=minutes))
+        assert (CLOSED_WORD in bot.output()) == (minutes > 0)
+
+
+@pytest.mark.parametrize("author", ["1", "77"])
+async def test_who_is_alone_with_the_bot_later_is_told_nothing_of_before(tmp_path: Path, author: str) -> None:
+    async with ScriptedPeer(write=repeat, talk=repeat) as model:
+        models = {"main": {"base_url": model.base_url, "model": "peer"}}
+        async with opened(tmp_path, "everyone", models=models) as bot:
+            await bot.deliver(ALONE, f"{QUESTION} It is for my wombat.")
+            bot.output(), model.requests.clear()
+            for text, command in (("", "why"), ("and what about it?", "")):
+                await bot.deliver(replace(ALONE, author=author), text, command)
+                assert ("wombat" in bot.output()) == (author == "1")
+            assert ("wombat" in str(model.requests)) == (author == "1")
 
 
 async def test_a_chat_is_private_again_once_its_network_says_so(tmp_path: Path) -> None:

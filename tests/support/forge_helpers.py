@@ -18,6 +18,7 @@ PACE = ForgeIntervals(
     retry_s=0.02, max_retry_s=0.1, retry_timeout_s=5, write_s=0.01, reactions_s=0.05, wake_s=0.01, timeout_s=10
 )
 POLL_S = 0.03
+SMALL_TALK = "It is hot today"
 
 
 def settings(peer: GithubPeer, folder: Path, **changes: Any) -> GithubSettings | GitlabSettings:
@@ -84,3 +85,9 @@ class ForgeBot(JournalledBot):
         number = self.peer.open("A question", text, author, **fields)
         assert await self.outcome(f"issues/{number}") == ("answered", "")
         return next(note for note in self.peer.posts() if note.number == number)
+
+    async def command(self, text: str, author: str = "ann") -> str:
+        """Let somebody give a command in a comment below an issue, and return what the bot says."""
+        number = self.peer.open(SMALL_TALK, "", author)
+        await self.outcome(self.peer.comment(number, f"@kimas {text}", author))
+        return "\n".join(note.text for note in self.peer.posts() if note.number == number)

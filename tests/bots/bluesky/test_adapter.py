@@ -451,6 +451,21 @@ async def test_who_follows_the_bot_has_agreed_where_the_settings_say_so(
     assert await bot.outcome(peer.say(ann, f"{AT}who won it?")) == ("answered", "")
 
 
+async def test_who_follows_no_more_when_a_comment_is_written_gets_none(bot: BlueskyBot, peer: BlueskyPeer) -> None:
+    ann = peer.account("ann")
+    peer.followed = peer.followers = {ann.handle}
+    bot.comment_below = ("followers",)
+    await bot.restart(auto_comment={"chats": ["bluesky:home"], "needs_citation": False})
+    await peer.until_polled("GET getTimeline")
+    bot.hold = asyncio.Event()
+    post = peer.say(ann, "The final was won by Brazil")
+    await until(lambda: bot.questions)
+    peer.followers = set()
+    bot.hold.set()
+    assert (await bot.outcome(post))[0] == "silent"
+    assert peer.posts() == []
+
+
 async def test_a_named_bot_asks_for_consent_as_well(bot: BlueskyBot, peer: BlueskyPeer) -> None:
     named = NamespacedAdapter("sky", bot.adapter)
     reference = {"uri": "at://a", "follows": True}

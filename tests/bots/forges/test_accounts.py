@@ -13,7 +13,7 @@ from sqlalchemy import delete, select
 from bots.common.diagnosis import Scope
 from bots.forges.diagnosis import diagnose
 from core.storage.tables import cursors, feedback, messages, taught_answers
-from tests.support.forge_helpers import ForgeBot, settings
+from tests.support.forge_helpers import SMALL_TALK, ForgeBot, settings
 from tests.support.peers.github import REPOSITORY, GithubPeer, Note
 from tests.support.peers.gitlab import GitlabPeer
 from tests.support.waiting import until
@@ -61,14 +61,13 @@ async def ask(bot: ForgeBot, author: str, text: str = "@kimas how do I install i
 
 async def may_pause(bot: ForgeBot, author: str) -> bool:
     """Let somebody give a command of owners, and return whether the bot obeys."""
-    number = bot.peer.open("A command", "@kimas /pause 1", author)
-    await bot.outcome(f"issues/{number}")
-    return any(PAUSED in note.text for note in bot.peer.posts() if note.number == number)
+    return PAUSED in await bot.command("/pause 1", author)
 
 
 async def read_authors(bot: ForgeBot) -> list[str]:
     async with bot.journal.database.connect() as connection:
-        rows = await connection.execute(select(messages.c.author_id).order_by(messages.c.number))
+        authors = select(messages.c.author_id).where(messages.c.text != SMALL_TALK).order_by(messages.c.number)
+        rows = await connection.execute(authors)
         return [row.author_id for row in rows]
 
 
@@ -81,7 +80,7 @@ async def forget_numbers(bot: ForgeBot) -> None:
 
 async def test_a_stranger_with_the_login_of_an_owner_is_none(bot: ForgeBot, forge: GithubPeer) -> None:
     assert await may_pause(bot, "ann")
-    await ask(bot, "ann", "@kimas /resume")
+    await bot.command("/resume")
     rename(forge)
     assert not await may_pause(bot, "stranger")
     assert await may_pause(bot, "ann")
@@ -109,7 +108,7 @@ async def test_a_stranger_teaches_nothing_and_takes_no_lesson_away(forge: Github
 
 async def test_an_administrator_by_command_is_one_after_a_renaming(bot: ForgeBot, forge: GithubPeer) -> None:
     await ask(bot, "ben")
-    await ask(bot, "ann", "@kimas /admins add ben")
+    await bot.command("/admins add ben")
     forge.logins |= {"ben": "benny", "stranger": "ben"}
     assert not await may_pause(bot, "stranger")
     assert await may_pause(bot, "ben")
@@ -175,7 +174,7 @@ async def test_who_is_confirmed_has_rights_and_none_of_the_memories(forge: Githu
 async def test_what_the_first_one_said_is_not_the_strangers_to_forget(bot: ForgeBot, forge: GithubPeer) -> None:
     question = await ask(bot, "ann")
     rename(forge)
-    await ask(bot, "stranger", "@kimas /forget")
+    await bot.command("/forget", "stranger")
     comment = forge.comment(question.number, "@kimas /forget", "ann")
     assert (await read_authors(bot))[0] == "ann"
     assert await bot.outcome(comment) == ANSWERED

@@ -177,6 +177,26 @@ async def test_what_was_edited_gives_no_command(peer: GithubPeer, tmp_path: Path
 
 
 @pytest.mark.parametrize(
+    ("title", "body"),
+    [
+        ("@kimas /pause", "@kimas /pause <!--\n\n_Originally posted by @eve in https://github.example/a/b/issues/1_"),
+        ("@kimas /pause", ""),
+        ("A request", "@kimas /pause"),
+    ],
+    ids=["referenced comment", "converted task", "clone"],
+)
+async def test_a_new_issue_gives_no_command(peer: GithubPeer, tmp_path: Path, title: str, body: str) -> None:
+    """Forges open issues with the words of others in the name of who pressed, and do not say so."""
+    bot = ForgeBot(peer, tmp_path)
+    bot.changes = {"administration": {"owners": ["github:ann"]}}
+    async with bot:
+        number = peer.open(title, body, "ann")
+        assert await bot.outcome(f"issues/{number}") == ("answered", "")
+        assert bot.questions[-1].text.endswith("/pause")
+        assert "silent" in await bot.command("/pause")
+
+
+@pytest.mark.parametrize(
     ("author", "text", "reason"),
     [
         (BOT, "@kimas how?", "written by the bot itself"),
@@ -212,11 +232,8 @@ async def test_an_owner_is_known_whatever_the_letter_case(peer: GithubPeer, tmp_
     bot = ForgeBot(peer, tmp_path)
     bot.changes = {"administration": {"owners": ["github:aNN"]}}
     async with bot:
-        await bot.ask("@kimas /admins add Ben-Lee", "Ann")
-        await bot.ask("@kimas /pause", "ben-lee")
-    added, paused = [note.text for note in peer.posts()]
-    assert "ben-lee" in added
-    assert "silent" in paused
+        assert "ben-lee" in await bot.command("/admins add Ben-Lee", "Ann")
+        assert "silent" in await bot.command("/pause", "ben-lee")
 
 
 async def test_many_comments_between_two_looks_get_no_more_answers_than_a_thread_has(

@@ -57,14 +57,15 @@ async def test_another_try_is_a_reply_of_its_own(tmp_path: Path) -> None:
 async def test_a_private_question_is_not_asked_again_where_others_read_by_now(tmp_path: Path) -> None:
     """It would be answered as in private, from what its author may see there."""
     async with open_harness(tmp_path) as harness:
-        for number, others in (("1", ()), ("2", (event("9", author={"id": "7"}, addressed=False, chat="chat 2"),))):
+        hello = event("9", author={"id": "7"}, addressed=False, chat="chat 2")
+        for number, is_private, others in (("1", True, ()), ("2", True, (hello,)), ("3", False, ())):
             place = {"chat": f"chat {number}"}
             await harness.send(event(number, private=True, **place))
             await harness.wait_until_finished()
-            await harness.send(*others, make_press(f"press {number}", "again", number, **place))
+            await harness.send(*others, make_press(f"press {number}", "again", number, private=is_private, **place))
             await harness.wait_until_finished()
-        assert [message["event_id"] for message in harness.peer.of("final")] == ["1", "1", "2"]
-        assert [message["text"] for message in harness.peer.of("failed")] == [ENGLISH.unknown_answer]
+        assert [message["event_id"] for message in harness.peer.of("final")] == ["1", "1", "2", "3"]
+        assert [message["text"] for message in harness.peer.of("failed")] == 2 * [ENGLISH.unknown_answer]
 
 
 async def test_what_is_no_feedback_on_a_reply_changes_nothing(tmp_path: Path) -> None:

@@ -227,6 +227,21 @@ async def test_what_was_asked_in_private_is_not_shown_to_who_came_meanwhile(tmp_
         assert peer.posts(room) == []
 
 
+async def test_what_was_asked_in_private_is_not_shown_to_whom_its_asker_left(tmp_path: Path) -> None:
+    async with bridged(tmp_path) as (peer, bot, _):
+        room = peer.make_room(ANN)
+        bot.hold = asyncio.Event()
+        question = peer.say(room, ANN, QUESTION)
+        await bot.heard(question)
+        # They are two again.
+        peer.enter(room, BEN)
+        peer.leave(room, ANN)
+        await peer.until_synced()
+        bot.hold.set()
+        assert (await bot.outcome(question))[0] == "silent"
+        assert peer.posts(room) == []
+
+
 async def test_who_wrote_what_is_asked_about_is_said(tmp_path: Path) -> None:
     """Who is forgotten is forgotten in what others quote, too."""
     async with bridged(tmp_path) as (peer, bot, _):

@@ -45,6 +45,9 @@ async def test_a_warning_that_an_app_took_over_is_not_of_its_author(own_warning:
     message = await reply_below(MastodonPeer(), "/forget", "@eve @kimas what is this?", own_warning, is_shown=is_shown)
     assert message.command == ""
     assert message.text.removeprefix("@eve ") == "what is this?"
+    # Kept where its author's other words are, and go with them.
+    assert "/forget" not in str(message.reference)
+    assert message.quoted[: message.reference["quoted_warning_chars"]] == ("/forget" if is_shown else "")
 
 
 async def test_what_stands_in_a_warning_of_ones_own_is_said_and_no_command() -> None:

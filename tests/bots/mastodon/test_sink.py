@@ -35,6 +35,8 @@ async def test_a_content_warning_is_kept_and_counts(bot: MastodonBot, peer: Mast
     bot.says = "Use pip."
     assert (await bot.ask(spoiler_text="w" * 480)).spoiler_text == "w" * 250
     assert (await bot.ask()).spoiler_text == ""
+    theirs = await peer.say(peer.account("eve"), "It is broken.", spoiler_text="of a key")
+    assert (await bot.ask(spoiler_text="re: of a key", reply_to=theirs)).spoiler_text == "of a key"
     disarmed = (await bot.ask(spoiler_text="for @ben\u202e, evil")).spoiler_text
     assert disarmed == f"for @{ZERO_WIDTH_SPACE}ben, evil", (
         "the bot repeats it: it calls nobody, and turns nothing round"

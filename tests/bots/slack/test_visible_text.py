@@ -160,6 +160,13 @@ def test_the_files_of_a_shared_message_come_with_it() -> None:
     assert (attachment.kind, attachment.name, attachment.reference) == ("picture", "The error", {"file": "F1"})
 
 
+def test_who_wrote_what_a_message_brings_is_said() -> None:
+    """A link to a message shows it, and a file may be shared again: who is forgotten is so there, too."""
+    linked = {**SHARE, "is_share": False, "author_id": "U3", "files": [{"id": "F1", "user": "U4"}]}
+    brings = message(user="U1", attachments=[linked], files=[{"id": "F2", "user": "U5"}, {"id": "F3", "user": "U1"}])
+    assert (brings.quoted_authors, brings.is_forwarded) == (("U3", "U5", "U4"), False)
+
+
 @pytest.mark.parametrize(("shortcut", "authors"), [(ASK_SHORTCUT_ID, ("U2", "U3")), (SHORTCUT_ID, ("U2",))])
 def test_a_shortcut_on_a_shared_message_says_whose_words_it_brings(shortcut: str, authors: tuple[str, ...]) -> None:
     """What was shared is asked about, and teaches nothing."""

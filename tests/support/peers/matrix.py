@@ -57,6 +57,7 @@ class MatrixPeer(SocialPeer):
         router.add_get(f"{base}/sync", self._sync)
         router.add_post(f"{base}/join/{{room}}", self._join)
         router.add_post(f"{base}/rooms/{{room}}/leave", self._leave)
+        router.add_get(f"{base}/rooms/{{room}}/joined_members", self._get_members)
         router.add_get(f"{base}/rooms/{{room}}/messages", self._get_messages)
         router.add_get(f"{base}/rooms/{{room}}/event/{{event}}", self._get_event)
         router.add_put(f"{base}/rooms/{{room}}/typing/{{user}}", self._type)
@@ -127,6 +128,10 @@ class MatrixPeer(SocialPeer):
             while self.calls.count("GET sync") < target:
                 assert time.monotonic() < deadline, "nobody asks what is new"
                 await asyncio.sleep(0.01)
+
+    def leave(self, room: Room, person: str) -> None:
+        room.members.remove(person)
+        self.add(room, person, "m.room.member", {"membership": "leave"}, state_key=person)
 
     # What the server does.
 
@@ -211,6 +216,12 @@ class MatrixPeer(SocialPeer):
         room.invited.pop(BOT, None)
         room.members = [member for member in room.members if member != BOT]
         return web.json_response({})
+
+    async def _get_members(self, request: web.Request) -> web.Response:
+        room = self._room(request)
+        if BOT not in room.members:
+            return _refuse(403, "M_FORBIDDEN")
+        return web.json_response({"joined": {member: {"display_name": member} for member in room.members}})
 
     async def _get_messages(self, request: web.Request) -> web.Response:
         query = request.query

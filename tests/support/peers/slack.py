@@ -433,6 +433,10 @@ class SlackPeer:
         """Answer the next calls of a method with an error, or that text; or drop the connection before or after it."""
         self._injected_errors.append(InjectedError(method, error, times, status, retry_after, drop, body))
 
+    def heal(self, method: str) -> None:
+        """End the errors of a method."""
+        self._injected_errors = [item for item in self._injected_errors if item.method != method]
+
     def end_streams(self) -> None:
         """Close all streams, as Slack does after some minutes."""
         for message in self._messages.values():
