@@ -27,7 +27,8 @@ help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 $(UV):
-	$(PYTHON) -c 'import sys; sys.exit("KIMAs needs Python 3.11 or newer; set PYTHON=/path/to/python3.11") if sys.version_info < (3, 11) else None'
+	@$(PYTHON) -c 'import sys; sys.exit("KIMAs needs Python 3.11 or newer; set PYTHON=/path/to/python3.11") if sys.version_info < (3, 11) else None'
+	@echo "Installing what KIMAs needs into $(VENV): some minutes, once."
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 

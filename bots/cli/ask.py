@@ -37,6 +37,8 @@ from knowledge.ingestion.schedule import stored_sources
 from knowledge.retrieval.score_explanation import explain_passages, explain_routing
 from knowledge.stores import NO_SOURCES, require_ingested, require_sources
 
+STOPPED = "stopped: what was read is kept, and the next `kimas ingest` goes on from there"
+
 
 async def ask(settings: Settings, question: str, *, as_json: bool, is_trial: bool = False) -> int:
     """Answer one question; `-` reads it from standard input. What was never read is read first, by words."""
@@ -95,8 +97,12 @@ async def ingest(settings: Settings, names: Sequence[str], *, rebuild: bool, as_
     stored_sources(settings.sources, names)
     out = make_console(stderr=as_json)
     async with open_app(settings.without_models(), with_answers=False, rebuild=rebuild) as app:
-        with nullcontext() if as_json else ingest_progress(out) as progress:
-            result = redact_refresh_result(await app.refresh(names, progress), settings)
+        try:
+            with nullcontext() if as_json else ingest_progress(out) as progress:
+                result = redact_refresh_result(await app.refresh(names, progress), settings)
+        except asyncio.CancelledError:
+            out.print(STOPPED, soft_wrap=True)
+            raise
     if as_json:
         print_json(refresh_result_as_json(result))
     else:

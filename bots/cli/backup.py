@@ -60,7 +60,7 @@ async def backup(settings: Settings, target: Path | None, *, as_json: bool) -> i
     try:
         await asyncio.to_thread(_write_archive, settings, path, files)
     except OSError as error:
-        raise StoreError(f"{settings.data_dir} cannot be saved as {path}: {error}") from error
+        raise StoreError(f"{settings.data_dir} cannot be saved as {path}: {error.strerror or error}") from error
     size = path.stat().st_size
     if as_json:
         print_json({"file": str(path), "bytes": size, "has_journal": not settings.journal.url})

@@ -29,7 +29,9 @@ from bots.cli.setup_checks import (
     find_channel,
     in_environment,
     list_models,
+    list_repository,
     make_section,
+    propose_include,
 )
 from bots.cli.trial import TEXT_FILES
 from bots.operator_page.sessions import Sessions
@@ -151,7 +153,11 @@ class BrowserSetup(Setup):
         for name, other in settings.sources.items():
             if all(str(getattr(other, key, "")) == value for key, value in place.items()):
                 raise UsageError(f"{name} is this source already")
-        return _Change({("sources", source.name): source.settings}, f"{source.name}: {source.text}")
+        text = f"{source.name}: {source.text}"
+        if source.settings["kind"] == "git" and (patterns := propose_include(await list_repository(source.settings))):
+            source.settings["include"] = patterns
+            text += f". Of it, {' '.join(patterns)} is read: include in the file says so"
+        return _Change({("sources", source.name): source.settings}, text)
 
     def _confine(self, location: str, data_dir: Path) -> str:
         """Return an address on the web, or the path of a text file or folder below the configuration's folder.

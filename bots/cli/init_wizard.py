@@ -17,6 +17,7 @@ from bots.cli.init_template import MODEL_KEY, PAGE_KEY, PAGE_KEY_BYTES, TOKENS, 
 from bots.cli.model_trial import find_room
 from bots.cli.options import import_by_path
 from bots.cli.setup_checks import (
+    MANY_FILES,
     MAX_SHOWN_MODELS,
     OLLAMA_URL,
     OWNER_IDS,
@@ -28,10 +29,10 @@ from bots.cli.setup_checks import (
     examine_source,
     find_channel,
     list_models,
-    list_remote_files,
+    list_repository,
     make_section,
+    propose_include,
 )
-from bots.cli.trial import list_files
 from bots.common.diagnosis import Diagnosis, FoundChat
 from core.errors import ConfigurationError, KimasError, ModelError, PlatformError, UsageError
 from core.language.secrets import mask_secrets
@@ -43,11 +44,7 @@ GROUP_WAIT_S = 60.0
 NO_MODEL = "none"
 # Of an endpoint that wants a key.
 KEY_STATUSES = frozenset({400, 401, 403})
-# A folder with fewer files is read whole without a question.
-MANY_FILES = 30
 MAX_SHOWN_KINDS = 6
-PAGE_SUFFIXES = (".md", ".rst", ".adoc")
-DOCUMENT_FOLDERS = ("docs", "doc", "documentation", "guide", "book", "content", "website")
 
 
 def ask_all(path: Path, api_url: str) -> Answers:
@@ -209,19 +206,14 @@ def _ask_include(source: dict[str, Any]) -> None:
     if source["kind"] != "git":
         return
     is_here = is_local(source["url"])
-    files = list_files(Path(source["url"])) if is_here else asyncio.run(list_remote_files(source))
+    files = asyncio.run(list_repository(source))
     if not (files or is_here):
         click.echo("  all of it is read, code and tests too: `include` in the configuration limits that")
     if len(files) < MANY_FILES:
         return
     kinds = Counter(file.suffix or "no suffix" for file in files).most_common(MAX_SHOWN_KINDS)
     click.echo("  it holds " + ", ".join(f"{count} {kind}" for kind, count in kinds))
-    top_folders = {file.parts[0] for file in files if len(file.parts) > 1}
-    folders = [name for name in DOCUMENT_FOLDERS if name in top_folders]
-    # Its README, mostly.
-    suffixes = sorted({file.suffix for file in files if len(file.parts) == 1} & set(PAGE_SUFFIXES))
-    patterns = [*(f"/{name}/**" for name in folders), *(f"/*{suffix}" for suffix in suffixes)]
-    proposal = " ".join(patterns) if folders else "all"
+    proposal = " ".join(propose_include(files)) or "all"
     patterns = click.prompt("  Read which of them? Patterns, or all", default=proposal).split()
     if patterns != ["all"]:
         source["include"] = patterns

@@ -17,15 +17,19 @@ from bots.cli.endpoints import find_address_fault
 from bots.cli.init_template import TOKENS
 from bots.cli.model_trial import CHECK_TIMEOUT_S
 from bots.cli.probes import diagnose, is_feed
-from bots.cli.trial import guess_source
+from bots.cli.trial import guess_source, list_files
 from bots.common.diagnosis import Diagnosis, Scope
 from core.errors import ConfigurationError, PlatformError, SourceError
 from core.llm.client import OpenAIClient
 from core.settings import AdministrationSettings, BotSettings, GitSource, PlatformSettings, Settings
 from core.settings.loader import validate
-from knowledge.sources.git.source import GitRepository
+from knowledge.sources.git.source import GitRepository, is_local
 
 MAX_SHOWN_MODELS = 20
+# A repository with fewer files is read whole.
+MANY_FILES = 30
+PAGE_SUFFIXES = (".md", ".rst", ".adoc")
+DOCUMENT_FOLDERS = ("docs", "doc", "documentation", "guide", "book", "content", "website")
 # A host that cannot list a repository without its contents sends them, too.
 LISTING_TIMEOUT_S = 20.0
 OLLAMA_URL = "http://localhost:11434/v1"
@@ -114,8 +118,25 @@ async def examine_source(location: str, taken_names: Collection[str], *, at_term
     return CheckedSource(name, source, source_findings[-1].text)
 
 
-async def list_remote_files(settings: Mapping[str, Any]) -> list[Path]:
-    """Return the relative paths of the files of a remote repository; none where that takes too long, or fails."""
+async def list_repository(settings: Mapping[str, Any]) -> list[Path]:
+    """Return the relative paths of a repository's files; none where that takes too long, or fails."""
+    if is_local(settings["url"]):
+        return await asyncio.to_thread(list_files, Path(settings["url"]))
+    return await _list_remote_files(settings)
+
+
+def propose_include(files: Sequence[Path]) -> list[str]:
+    """Return patterns for the documents of a repository; none where it is small, or has no folder of documents."""
+    top_folders = {file.parts[0] for file in files if len(file.parts) > 1}
+    folders = [name for name in DOCUMENT_FOLDERS if name in top_folders]
+    if len(files) < MANY_FILES or not folders:
+        return []
+    # Its README, mostly.
+    suffixes = sorted({file.suffix for file in files if len(file.parts) == 1} & set(PAGE_SUFFIXES))
+    return [*(f"/{name}/**" for name in folders), *(f"/*{suffix}" for suffix in suffixes)]
+
+
+async def _list_remote_files(settings: Mapping[str, Any]) -> list[Path]:
     with tempfile.TemporaryDirectory(prefix="kimas-init-") as folder:
         repository = GitRepository("source", GitSource.model_validate(settings), Path(folder))
         try:

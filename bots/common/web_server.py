@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import math
 import time
@@ -123,7 +124,10 @@ async def serve_application(
             server = await asyncio.get_running_loop().create_server(connections.accept, host, port, backlog=1)
             _lengthen_backlog(server)
         except OSError as error:
-            message = f"{section}.host and {section}.port cannot be listened on: {host}:{port}: {error}"
+            reason = str(error)
+            if error.errno == errno.EADDRINUSE:
+                reason = "another program listens there; end it, or choose another port"
+            message = f"{section}.host and {section}.port cannot be listened on: {host}:{port}: {reason}"
             raise error_class(message) from error
         try:
             yield int(server.sockets[0].getsockname()[1])

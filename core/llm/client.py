@@ -412,7 +412,7 @@ class OpenAIClient:
             endpoint_error = error_class(
                 f"{prefix} did not answer in time"
                 if is_timeout
-                else f"{prefix}: the connection failed ({str(_root_cause(error))[:300]})"
+                else f"{prefix}: the connection failed ({_describe_cause(error)})"
             )
             endpoint_error.is_timeout = is_timeout
             endpoint_error.is_unsent = _is_unsent(error)
@@ -458,6 +458,12 @@ def _is_unsent(error: BaseException) -> bool:
         return True
     is_ended = any(isinstance(cause, aiohttp.ServerDisconnectedError | aiohttp.ClientOSError) for cause in causes)
     return not is_ended and any(isinstance(cause, httpx2.ConnectError | httpx2.ConnectTimeout) for cause in causes)
+
+
+def _describe_cause(error: BaseException) -> str:
+    cause = _root_cause(error)
+    is_refused = isinstance(cause, ConnectionRefusedError)
+    return "nothing listens at this address: is the server running?" if is_refused else str(cause)[:300]
 
 
 def _root_cause(error: BaseException) -> BaseException:

@@ -349,7 +349,8 @@ def parse_value(text: str) -> Any:
 def _describe_missing_secret(key: str, value: str, environment: Mapping[str, str]) -> str:
     """Return what is missing, or an empty string; the validation reports malformed names."""
     if key == "env" and re.match(ENV_VARIABLE_PATTERN, value):
-        return Secret(env=value).missing_reason(environment)
+        reason = Secret(env=value).missing_reason(environment)
+        return reason and f"{reason}: set it, or write it into the file of secrets beside the configuration (kimas.env)"
     return Secret(file=Path(value)).missing_reason() if key == "file" else ""
 
 

@@ -88,8 +88,10 @@ def _describe_wrong_value(error: ErrorDetails, *, is_secret: bool) -> str:
     error_type = error["type"]
     value = error["input"]
     if error_type in _EXPECTED_TYPES:
+        # What YAML takes for something else.
+        way_out = ": put it in quotes" if error_type == "string_type" and isinstance(value, int | float) else ""
         return f"must be {_EXPECTED_TYPES[error_type]}" + (
-            "" if is_secret else f", not {_format_value(value, _EXPECTED_TYPES[error_type])}"
+            "" if is_secret else f", not {_format_value(value, _EXPECTED_TYPES[error_type])}{way_out}"
         )
     text = error["msg"].removeprefix("Value error, ").removesuffix(" after validation, not 0")
     subject, separator, rest = text.partition(" should ")

@@ -100,7 +100,7 @@ def test_a_backup_is_tried_in_another_folder_beside_the_daemon(deployment: Deplo
 @pytest.mark.parametrize(
     ("target", "code", "words"),
     [
-        ("nowhere/saved.zip", 1, "No such file or directory"),
+        ("nowhere/saved.zip", 1, "nowhere/saved.zip: No such file or directory"),
         ("data/saved.zip", 2, "is in data_dir, so the next backup would hold it"),
     ],
 )

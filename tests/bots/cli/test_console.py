@@ -205,6 +205,20 @@ async def test_control_c_while_the_model_thinks_gives_the_terminal_back(
         assert "Traceback" not in output.text()
 
 
+async def test_control_c_in_an_ingest_says_that_nothing_is_lost(tmp_path: Path, model: LanguageModelPeer) -> None:
+    make_repository(tmp_path / "rocket")
+    endpoint = {"provider": "openai", "base_url": model.base_url, "model": "embedder", "dimension": model.dimension}
+    sources = {"rocket": {"kind": "git", "url": str(tmp_path / "rocket")}}
+    model.hang = True
+    deployment = Deployment(tmp_path, {"sources": sources, "knowledge": {"embedding": endpoint}})
+    with closing(Terminal(deployment, "ingest")) as output:
+        await asyncio.to_thread(output.read, lambda: "by words, 0 by meaning" in output.text())
+        output.type(b"\x03")
+        assert await asyncio.to_thread(output.end) == 130
+        assert "what was read is kept" in output.text()
+        assert "Traceback" not in output.text()
+
+
 async def test_control_c_at_the_prompt_ends_a_chat_like_the_end_of_input(deployment: Deployment) -> None:
     async with open_kimas(deployment.arguments("chat"), deployment.folder) as user:
         await user.interrupt("\n> ")

@@ -20,6 +20,7 @@ from bots.operator_page.server import serve_operator_page
 from core.settings import OperatorPageSettings, Secret
 from core.settings.loader import load_settings
 from core.settings.yaml_file import read_yaml
+from tests.support.deployment import make_repository
 from tests.support.operator_page import OWNER, READER, Page, browser, operator_page, read
 from tests.support.peers.language_model import LanguageModelPeer
 from tests.support.peers.telegram import TelegramPeer
@@ -210,6 +211,13 @@ class TestSources:
             problem = await send(client, "source", {"location": "handbook/"}, 422)
         assert "handbook is this source already" in problem
         assert (home / "kimas.yaml").read_text("utf-8") == WRITTEN
+
+    async def test_of_a_large_repository_its_documents_are_read(self, page: Page, home: Path) -> None:
+        files = {f"src/part_{number}.py": "x = 1" for number in range(40)}
+        make_repository(home / "docs" / "project", files | {"guide/page.md": "# Page", "README.md": "# Project"})
+        async with browser(page, OWNER) as client:
+            assert "/guide/** /*.md is read" in await send(client, "source", {"location": "docs/project"})
+        assert read_data(home)["sources"]["project"]["include"] == ["/guide/**", "/*.md"]
 
     async def test_one_is_added_and_the_file_keeps_everything_else(self, page: Page, home: Path) -> None:
         (home / "kimas.yaml").chmod(0o640)

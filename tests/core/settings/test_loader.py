@@ -181,7 +181,7 @@ class TestErrors:
             "gate: {private: maybe}\n",
         )
         assert find_problems(file) == [
-            f"{file}:1: name: must be text, not 5",
+            f"{file}:1: name: must be text, not 5: put it in quotes",
             f"{file}:2: data_dri: unknown key; did you mean data_dir?",
             f"{file}:7: sources.docs.max_file_kb: must be an integer, not 'many'",
             f"{file}:8: sources.docs.inclued: unknown key; did you mean include?",
@@ -413,7 +413,8 @@ class TestSecrets:
         )
         write(tmp_path, "\n", "empty.txt")
         assert find_problems(file) == [
-            f"{file}:1: telegram.token: environment variable NOT_SET is not set",
+            f"{file}:1: telegram.token: environment variable NOT_SET is not set: "
+            "set it, or write it into the file of secrets beside the configuration (kimas.env)",
             f"{file}:6: models.main.api_key: file {tmp_path}/no.txt cannot be read: No such file or directory",
             f"{file}:7: models.light.api_key: file {tmp_path}/empty.txt is empty",
         ]
