@@ -130,7 +130,7 @@ class Embedder(Protocol):
     async def embed(self, texts: Sequence[str], kind: TextKind = "passage") -> Vectors:
         """Return unit vectors, shape (len(texts), dimension), float32. Raises `EmbeddingError`.
 
-        A row is NaN for a text that the model refuses while it takes others.
+        A row may be NaN for a blank text, and is for one that the model refuses while it takes others.
         """
         ...
 

@@ -136,6 +136,9 @@ class World:
         ]
         self.web.pages["/find"] = Page(json.dumps({"results": results}), headers={"Content-Type": "application/json"})
 
+    def _teach(self, name: str, entries: dict[str, str]) -> Message:
+        return Message(f"m-{name}", ConversationKey("test", "room"), "7", "Ann", entries[name], datetime.now(UTC))
+
     async def submit_answers(self, entries: dict[str, str]) -> None:
         database = await Database.open(self.taught)
         try:
@@ -145,13 +148,12 @@ class World:
                 if name in entries and taught_answer.answer == entries[name]:
                     continue
                 if name in entries:
-                    await taught_answers.edit(taught_answer.number, entries[name], ())
+                    await taught_answers.edit(self._teach(name, entries), taught_answer.number, entries[name], ())
                 await taught_answers.decide(
                     taught_answer.number, "approved" if name in entries else "rejected", "owner"
                 )
             for name in entries.keys() - answers_by_question.keys():
-                key = ConversationKey("test", "room")
-                taught_message = Message(f"m-{name}", key, "7", "Ann", entries[name], datetime.now(UTC))
+                taught_message = self._teach(name, entries)
                 number = await taught_answers.submit(taught_message, "8", name, entries[name], (), words_of=())
                 assert number
                 await taught_answers.decide(number, "approved", "owner")
