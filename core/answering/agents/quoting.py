@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from core.answering.agents.translation import get_foreign_agents, to_comparable_query
@@ -9,7 +10,7 @@ from core.answering.context import AnswerDependencies, AnswerInputs
 from core.catalogue import messages_for
 from core.citations.markers import to_citation
 from core.formatting import format_code, format_link, shorten
-from core.language.languages import identify_language, language_name
+from core.language.languages import detect_language, identify_language, language_name
 from core.quoting.extractive import NearPage, extract
 from core.runtime.budget import Budget
 from core.settings import LearnedSource, LiveSource
@@ -56,7 +57,7 @@ async def quote_passages(
     in the passages is not known. Who did not ask gets no pages.
     """
     query = inputs.retrieval.query
-    passages = inputs.retrieval.passages
+    passages = _keep_readable(inputs.retrieval.passages, deps.prompts.language)
     settings = deps.settings
     messages = messages_for(deps.prompts.language)
     note = messages.fallback if failure else messages.extractive
@@ -83,6 +84,14 @@ async def quote_passages(
     if failure:
         return WrittenAnswer(messages.llm_failed, is_extractive=True, failure=failure)
     return WrittenAnswer(say_nothing_found(deps, inputs.question.text), is_extractive=True)
+
+
+def _keep_readable(passages: Sequence[Passage], language: str) -> Sequence[Passage]:
+    """Return the passages in Latin script, or that of a language; all where none is.
+
+    Who asks in English does not read the Chinese translation that lies beside a page; the reverse is usual.
+    """
+    return [passage for passage in passages if detect_language(passage.text) in ("", language)] or passages
 
 
 def say_nothing_found(deps: AnswerDependencies, question: str = "") -> str:

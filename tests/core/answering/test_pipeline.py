@@ -59,6 +59,18 @@ async def test_without_a_model_the_answer_is_quoted_and_says_so() -> None:
     assert {"rewrite", "route", "search", "rerank", "write", "total"} <= set(reply.trace.timings_ms)
 
 
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [(HOW, {"install.md"}), (Question("怎么用 pip 安装 package？"), {"install.md", "translated.md"})],
+)
+async def test_who_asks_in_english_is_quoted_no_translation(question: Question, expected: set[str]) -> None:
+    translated = passage("translated", "用 pip install 命令安装 package：先运行 `pip install kimas`。")
+    reply = await answer(question, MemorySink(), parts(InMemoryLibrary((INSTALL, translated))))
+    assert {page.path for page in (*reply.citations, *reply.nearest_pages)} == expected
+    alone = await answer(question, MemorySink(), parts(InMemoryLibrary((translated,))))
+    assert {page.path for page in (*alone.citations, *alone.nearest_pages)} == {"translated.md"}
+
+
 async def test_without_evidence_the_answer_says_what_is_known() -> None:
     reply = await answer(Question("Who won the chess olympiad?"), MemorySink(), parts())
     assert reply.text.startswith(
