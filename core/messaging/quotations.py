@@ -29,7 +29,9 @@ async def get_quoted_turns(
     answer = await _get_answer(journal, message, visible_labels)
     if answer is None:
         return History([Turn("user", _truncate(message.quoted))] if message.quoted else [], [])
-    if all(turn in get_author_turns(history, message.author_id) for turn in answer.turns):
+    # Where a network only says what stands above, that is no more the asker's than the rest of the thread.
+    known_turns = get_author_turns(history, message.author_id) if message.quoted else history
+    if all(turn in known_turns for turn in answer.turns):
         return History([], answer.numbers)
     return History([Turn(turn.role, _truncate(turn.text)) for turn in answer.turns], answer.numbers)
 
