@@ -462,8 +462,9 @@ def _is_unsent(error: BaseException) -> bool:
 
 def _describe_cause(error: BaseException) -> str:
     cause = _root_cause(error)
-    is_refused = isinstance(cause, ConnectionRefusedError)
-    return "nothing listens at this address: is the server running?" if is_refused else str(cause)[:300]
+    # It names the address, which may be that of a proxy.
+    described = str(cause)[:300]
+    return f"{described}: is its server running?" if isinstance(cause, ConnectionRefusedError) else described
 
 
 def _root_cause(error: BaseException) -> BaseException:

@@ -73,7 +73,7 @@ async def test_telegram_from_an_empty_folder(folder: Path) -> None:
         await user.answer(address, "localhost:1234")
         await user.read("begins with http:// or https://, for example http://localhost:1234")
         await user.answer(address, "http://127.0.0.1:9/v1")
-        await user.read("the connection failed (nothing listens at this address: is the server running?)")
+        await user.read(": is its server running?)")
         await user.answer("Keep it anyway?", "")
         await user.answer(address, models.base_url)
         await user.answer("API key, not shown (Enter: none):", "sk-wrong")

@@ -403,10 +403,10 @@ async def test_what_is_approved_becomes_documents_and_what_is_rejected_leaves(jo
     assert path == f"answer 1, approved on {datetime.now(UTC):%Y-%m-%d}"
     [document] = [item async for item in source.documents(listing, [path])]
     assert (document.title, document.text, document.kind) == ("Question 1?", "Question 1?\n\nAnswer 1.", "faq")
-    await book.edit(1, "Another.", ())
+    await book.edit(MESSAGE, 1, "Another.", ())
     assert (await source.listing()).fingerprints == {}, "an edited answer waits for a review again"
     with pytest.raises(UsageError):
-        await book.edit(1, "  ", ())
+        await book.edit(MESSAGE, 1, "  ", ())
     assert (
         await TaughtAnswers("learned", tmp_path / "empty", JournalSettings(), take_all).listing()
     ).fingerprints == {}
