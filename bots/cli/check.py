@@ -14,6 +14,7 @@ from bots.cli.chat_check import check_chat_models
 from bots.cli.console import Finding, print_findings
 from bots.cli.endpoints import check_base_url, check_rerank_url
 from bots.cli.exposure import find_exposed, find_open_tokens, find_secrets_between
+from bots.cli.git_check import check_links
 from bots.cli.language_check import check_languages
 from bots.cli.probes import (
     LIVE_ONLY_HINT,
@@ -127,7 +128,9 @@ async def check(
     findings = [await asyncio.to_thread(_check_data_dir, settings.data_dir)]
     journal_finding = await check_journal(settings)
     findings += [journal_finding, *check_left_journal(settings), *_check_git_command(settings)]
-    findings += await asyncio.gather(*source_checks)
+    source_findings = await asyncio.gather(*source_checks)
+    found = {finding.subject for finding in source_findings if finding.level == "ok"}
+    findings += [*source_findings, *await check_links(settings, found)]
     findings += _check_agents(settings)
     findings += await check_passages(settings)
     findings += await _check_workers(settings)

@@ -43,6 +43,7 @@ def repository(tmp_path: Path) -> Path:
     folder.mkdir()
     git(folder, "init")
     git(folder, "commit", "--allow-empty", "-m", "first")
+    git(folder, "remote", "add", "origin", "git@github.com:example/project.git")
     return folder
 
 
@@ -240,12 +241,35 @@ async def test_an_unreadable_folder(tmp_path: Path) -> None:
 
 
 async def test_remote_repositories_are_asked_only_live(tmp_path: Path, repository: Path) -> None:
-    configuration = settings(tmp_path, sources={"a": {"kind": "git", "url": f"file://{repository}"}})
-    missing_settings = settings(tmp_path, sources={"a": {"kind": "git", "url": f"file://{tmp_path}/gone"}})
+    link = {"link": "https://git.example.org/{path}"}
+    configuration = settings(tmp_path, sources={"a": {"kind": "git", "url": f"file://{repository}", **link}})
+    missing_settings = settings(tmp_path, sources={"a": {"kind": "git", "url": f"file://{tmp_path}/gone", **link}})
     assert "--live" in (await find_finding(missing_settings, "sources.a")).text
     assert (await find_finding(missing_settings, "sources.a")).level == "ok"
     assert "HEAD is at" in (await find_finding(configuration, "sources.a", is_live=True)).text
     assert (await find_finding(missing_settings, "sources.a", is_live=True)).level == "error"
+
+
+@pytest.mark.parametrize(
+    ("origin", "source", "is_warned"),
+    [
+        ("git@github.com:example/project.git", {}, False),
+        ("https://git.example.org/team/project.git", {}, True),
+        ("https://git.example.org/team/project.git", {"link": "https://git.example.org/{path}"}, False),
+        ("", {}, True),
+        ("", {"url": "https://git.example.org/team/project.git"}, True),
+        ("", {"url": "https://github.com/example/project"}, False),
+        ("", {"branch": "nope"}, False),
+    ],
+)
+async def test_a_repository_to_whose_pages_no_answer_links(
+    tmp_path: Path, repository: Path, origin: str, source: dict[str, Any], is_warned: bool
+) -> None:
+    git(repository, *(("remote", "set-url", "origin", origin) if origin else ("remote", "remove", "origin")))
+    sources = {"a": {"kind": "git", "url": str(repository), **source}}
+    findings = await check(settings(tmp_path, sources=sources), live=False)
+    warnings = [finding for finding in findings if finding.subject == "sources.a" and finding.level == "warning"]
+    assert ["set link" in finding.text for finding in warnings] == [True] * is_warned
 
 
 async def test_a_missing_git_command(tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
