@@ -14,14 +14,13 @@ from bots.cli.chat_check import check_chat_models
 from bots.cli.console import Finding, print_findings
 from bots.cli.endpoints import check_base_url, check_rerank_url
 from bots.cli.exposure import find_exposed, find_open_tokens, find_secrets_between
-from bots.cli.git_check import check_links
+from bots.cli.git_check import check_links, describe_repository
 from bots.cli.language_check import check_languages
 from bots.cli.probes import (
     LIVE_ONLY_HINT,
     PROBE_TIMEOUT_S,
     LiveSourceSettings,
     Probe,
-    describe_git_head,
     make_probes,
     make_remote_probes,
     run_probe,
@@ -244,7 +243,7 @@ async def _describe_local_source(name: str, source: SourceSettings, data_dir: Pa
     opened_source = open_source(name, source, data_dir)
     if isinstance(source, GitSource):
         return (
-            await describe_git_head(opened_source, source)
+            await describe_repository(opened_source, source)
             if is_local(source.url)
             else f"{source.url}: remote, {LIVE_ONLY_HINT}"
         )

@@ -250,6 +250,45 @@ async def test_remote_repositories_are_asked_only_live(tmp_path: Path, repositor
     assert (await find_finding(missing_settings, "sources.a", is_live=True)).level == "error"
 
 
+@pytest.mark.parametrize("is_remote", [False, True])
+@pytest.mark.parametrize(
+    ("globs", "level"),
+    [
+        ({"include": ["docs/**"]}, "ok"),
+        ({"include": ["bock/**"]}, "error"),
+        ({"exclude": ["*"]}, "error"),
+        ({"exclude": ["*.md"]}, "error"),
+        ({"exclude": ["*.png"]}, "ok"),
+        ({"include": ["bock/**"], "branches": ["main", "other"]}, "ok"),
+        ({}, "ok"),
+    ],
+)
+async def test_globs_that_let_nothing_of_a_repository_through(
+    tmp_path: Path, repository: Path, globs: dict[str, Any], level: str, is_remote: bool
+) -> None:
+    (repository / "docs").mkdir()
+    for name in ("docs/a.md", "logo.png"):
+        (repository / name).write_text("# A\n", "utf-8")
+    git(repository, "add", ".")
+    git(repository, "commit", "-m", "second")
+    git(repository, "branch", "other")
+    source = {"kind": "git", "url": f"file://{repository}" if is_remote else str(repository), **globs}
+    finding = await find_finding(
+        settings(tmp_path, sources={"a": {**source, "link": "{path}"}}), "sources.a", is_live=is_remote
+    )
+    assert finding.level == level
+    assert ("Check branch, include and exclude" if level == "error" else " is at ") in finding.text
+
+
+async def test_globs_are_not_judged_where_no_file_can_be_listed(
+    tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bots.cli.git_check.LISTING_TIMEOUT_S", 0)
+    sources = {"a": {"kind": "git", "url": f"file://{repository}", "include": ["docs/**"], "link": "{path}"}}
+    finding = await find_finding(settings(tmp_path, sources=sources), "sources.a", is_live=True)
+    assert (finding.level, "include and exclude are not checked" in finding.text) == ("ok", True)
+
+
 @pytest.mark.parametrize(
     ("origin", "source", "is_warned"),
     [
