@@ -318,12 +318,19 @@ async def test_a_missing_git_command(tmp_path: Path, repository: Path, monkeypat
     assert (await find_finding(configuration, "sources.a")).level == "error"
 
 
-async def test_a_data_directory_that_cannot_be(tmp_path: Path) -> None:
+async def test_a_data_directory_that_cannot_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    # What was learned of a new file is saved, as of an old one.
+    monkeypatch.setattr("knowledge.sources.common.file_facts._MAX_TICK_NS", 0)
     (tmp_path / "file").write_text("", "utf-8")
-    configuration = settings(tmp_path, data_dir=tmp_path / "file" / "data")
+    (tmp_path / "a.md").write_text("# A\n", "utf-8")
+    sources = {"docs": {"kind": "files", "path": tmp_path}}
+    configuration = settings(tmp_path, data_dir=tmp_path / "file" / "data", sources=sources)
     finding = await find_finding(configuration, "data_dir")
     assert finding.level == "error"
     assert "cannot be written" in finding.text
+    assert "not_saved" not in caplog.text, "it is said once, by the finding"
 
 
 async def test_a_source_that_no_agent_uses(tmp_path: Path) -> None:
