@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -14,13 +16,13 @@ from bots.cli.chat_check import check_chat_models
 from bots.cli.console import Finding, print_findings
 from bots.cli.endpoints import check_base_url, check_rerank_url
 from bots.cli.exposure import find_exposed, find_open_tokens, find_secrets_between
+from bots.cli.git_check import check_links, describe_repository
 from bots.cli.language_check import check_languages
 from bots.cli.probes import (
     LIVE_ONLY_HINT,
     PROBE_TIMEOUT_S,
     LiveSourceSettings,
     Probe,
-    describe_git_head,
     make_probes,
     make_remote_probes,
     run_probe,
@@ -127,7 +129,10 @@ async def check(
     findings = [await asyncio.to_thread(_check_data_dir, settings.data_dir)]
     journal_finding = await check_journal(settings)
     findings += [journal_finding, *check_left_journal(settings), *_check_git_command(settings)]
-    findings += await asyncio.gather(*source_checks)
+    with _without_logs_of_sources():
+        source_findings = await asyncio.gather(*source_checks)
+    found = {finding.subject for finding in source_findings if finding.level == "ok"}
+    findings += [*source_findings, *await check_links(settings, found)]
     findings += _check_agents(settings)
     findings += await check_passages(settings)
     findings += await _check_workers(settings)
@@ -169,6 +174,21 @@ def _put_in_place(findings: Sequence[Finding], live_findings: Sequence[Finding])
         or not (finding.subject in failing or texts.get(finding.subject, "").startswith(finding.text))
     ]
     return [*kept, *live_findings]
+
+
+@contextmanager
+def _without_logs_of_sources() -> Iterator[None]:
+    """Keep warnings of sources out of the log in the block: each of their faults is a finding.
+
+    What they could not save is for the next refresh, and a data directory that cannot be written is a finding as well.
+    """
+    logger = logging.getLogger("knowledge.sources")
+    former = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(former)
 
 
 def _check_data_dir(folder: Path) -> Finding:
@@ -241,7 +261,7 @@ async def _describe_local_source(name: str, source: SourceSettings, data_dir: Pa
     opened_source = open_source(name, source, data_dir)
     if isinstance(source, GitSource):
         return (
-            await describe_git_head(opened_source, source)
+            await describe_repository(opened_source, source)
             if is_local(source.url)
             else f"{source.url}: remote, {LIVE_ONLY_HINT}"
         )

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import socket
-from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -13,7 +11,7 @@ import click
 
 from bots.cli.browser_setup import BrowserSetup
 from bots.cli.env_file import get_env_path
-from bots.cli.init_template import PAGE_KEY, PAGE_KEY_BYTES, PAGE_PORT, Answers, check_is_new, write_config
+from bots.cli.init_template import PAGE_KEY, PAGE_KEY_BYTES, Answers, check_is_new, find_port, write_config
 from bots.cli.options import load_cli_settings, make_settings_reloader, run
 from core.errors import KimasError, UsageError
 
@@ -32,7 +30,7 @@ def init_in_browser(path: Path, api_url: str) -> NoReturn:
         try:
             check_is_new(get_env_path(path))
             page_key = secrets.token_urlsafe(PAGE_KEY_BYTES)
-            write_config(path, Answers(is_empty=True, page_port=_find_port(), secrets={PAGE_KEY: page_key}))
+            write_config(path, Answers(is_empty=True, page_port=find_port(), secrets={PAGE_KEY: page_key}))
         except UsageError as error:
             raise click.UsageError(str(error)) from error
         click.echo(f"{path} is written, and {get_env_path(path).name} with the token of the page.")
@@ -40,17 +38,6 @@ def init_in_browser(path: Path, api_url: str) -> NoReturn:
     # The commands that read the settings again look for its options there.
     click.get_current_context().find_root().obj = ((path,), OVERRIDES)
     run(_run(setup))
-
-
-def _find_port() -> int:
-    """Return the usual port, or another one where something listens on that."""
-    for port in (PAGE_PORT, 0):
-        with socket.socket() as listener, suppress(OSError):
-            # As the page will: connections that have ended do not count.
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(("127.0.0.1", port))
-            return int(listener.getsockname()[1])
-    raise UsageError("no port is free on 127.0.0.1")
 
 
 async def _run(setup: BrowserSetup) -> int:

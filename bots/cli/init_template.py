@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import socket
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -172,6 +174,17 @@ def check_is_new(file: Path) -> None:
         raise UsageError(f"{file} is a folder; name a file in it: {file / DEFAULT_NAME}")
     if file.exists():
         raise UsageError(f"{file} exists already; remove it first, or name another file")
+
+
+def find_port() -> int:
+    """Return the page's usual port, or another one where something listens on that. Raises `UsageError`."""
+    for port in (PAGE_PORT, 0):
+        with socket.socket() as listener, suppress(OSError):
+            # As the page will: connections that have ended do not count.
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(("127.0.0.1", port))
+            return int(listener.getsockname()[1])
+    raise UsageError("no port is free on 127.0.0.1")
 
 
 def render_config(answers: Answers) -> str:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import click
 
 from bots.cli.env_file import get_env_path
-from bots.cli.init_template import MODEL_KEY, PAGE_KEY, PAGE_KEY_BYTES, TOKENS, Answers, check_is_new
+from bots.cli.init_template import MODEL_KEY, PAGE_KEY, PAGE_KEY_BYTES, TOKENS, Answers, check_is_new, find_port
 from bots.cli.model_trial import find_room
 from bots.cli.options import import_by_path
 from bots.cli.setup_checks import (
@@ -52,10 +52,10 @@ def ask_all(path: Path, api_url: str) -> Answers:
     try:
         check_is_new(path)
         check_is_new(get_env_path(path))
+        answers = Answers(page_port=find_port(), api_url=api_url)
     except UsageError as error:
         raise click.UsageError(str(error)) from error
     click.echo("Enter takes what is in brackets. Ctrl-C ends; nothing is written before that or the last answer.\n")
-    answers = Answers(api_url=api_url)
     try:
         _ask_questions(answers)
     except (click.Abort, KeyboardInterrupt):

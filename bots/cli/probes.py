@@ -14,6 +14,7 @@ from typing import Protocol
 
 from bots.cli.console import Finding
 from bots.cli.endpoints import explain_failure
+from bots.cli.git_check import LISTING_TIMEOUT_S, describe_repository
 from bots.cli.model_trial import ModelTrial
 from bots.cli.options import import_by_path
 from bots.common.diagnosis import Diagnosis, Scope
@@ -51,12 +52,11 @@ from knowledge.embedding import name_model
 from knowledge.embedding.families import find_instructions
 from knowledge.embedding.remote import TIMEOUT_S
 from knowledge.live import open_live_source
-from knowledge.ports import Source
 from knowledge.reranking.rerankers import make_reranker
 from knowledge.sources.factory import open_source
 from knowledge.sources.feed.parsing import looks_like_feed
 from knowledge.sources.forge.source import ForgeProject
-from knowledge.sources.git.source import GitRepository, is_local
+from knowledge.sources.git.source import is_local
 from knowledge.sources.plugin import PluginSource
 from knowledge.web.addresses import redact_url
 from knowledge.web.client import Request, Response, WebClient
@@ -131,9 +131,9 @@ def make_remote_probes(settings: Settings) -> list[Probe]:
         if isinstance(source, GitSource) and not is_local(source.url):
 
             async def run(name: str = name, source: GitSource = source) -> str:
-                return await describe_git_head(open_source(name, source, settings.data_dir), source)
+                return await describe_repository(open_source(name, source, settings.data_dir), source)
 
-            probes.append(Probe(f"sources.{name}", run))
+            probes.append(Probe(f"sources.{name}", run, PROBE_TIMEOUT_S + LISTING_TIMEOUT_S))
         elif isinstance(source, LiveSourceSettings):
             probes.append(Probe(f"sources.{name}", partial(_probe_live_source, name, source)))
         elif isinstance(source, GithubSource | GitlabSource):
@@ -192,16 +192,6 @@ async def is_feed(url: str, allow_private: Collection[str]) -> bool:
 async def _fetch(url: str, allow_private: Collection[str]) -> Response:
     async with WebClient(allow_private) as web:
         return await web.fetch(Request(url, timeout_s=PROBE_TIMEOUT_S))
-
-
-async def describe_git_head(opened_source: Source, source: GitSource) -> str:
-    """Return where a repository's branch is. Raises `SourceError`."""
-    if not isinstance(opened_source, GitRepository):
-        raise SourceError(f"source {opened_source.name} is not a git repository")
-    return (
-        f"{source.url}: {source.branch or next(iter(source.branches), 'HEAD')} is at "
-        f"{(await opened_source.latest_commit())[:10]}"
-    )
 
 
 async def _probe_journal(settings: Settings) -> str:

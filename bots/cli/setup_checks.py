@@ -115,7 +115,10 @@ async def examine_source(location: str, taken_names: Collection[str], *, at_term
     source_findings = [finding for finding in findings if finding.subject == f"sources.{name}"]
     if errors := [finding.text for finding in source_findings if finding.level == "error"]:
         raise SourceError("; ".join(errors))
-    return CheckedSource(name, source, source_findings[-1].text)
+    # The last one was found live.
+    *_, place = (finding.text for finding in source_findings if finding.level == "ok")
+    warnings = [finding.text for finding in source_findings if finding.level == "warning"]
+    return CheckedSource(name, source, "; ".join([place, *warnings]))
 
 
 async def list_repository(settings: Mapping[str, Any]) -> list[Path]:

@@ -27,6 +27,8 @@ CONFIGURED_VALUE = "default"
 CALIBRATED_VALUE = "auto"
 # The commands that may change what may be told of in the reply to them.
 RIGHTS_COMMANDS = ("admins", "reload")
+# The commands about drafts, which there are where a team gets them.
+DRAFT_COMMANDS = ("post", "edit", "drop")
 # What an integer of every database holds.
 MAX_NUMBER = 2**31 - 1
 
@@ -303,10 +305,12 @@ def help_text(
     spell: Spell = spell_with_slash,
 ) -> str:
     """Return the Markdown that `/help` and `/start` show to people of a role; `spell` says how a command is given."""
+    has_drafts = bool(settings.gate.drafts_to) or any(chat.drafts_to for chat in settings.chats.values())
+    hidden = ("start",) if has_drafts else ("start", *DRAFT_COMMANDS)
     commands = "\n".join(
         f"- {spell(command.get_usage(role).removeprefix('/'))}: {texts.command_summaries[command.name]}"
         for command in COMMANDS
-        if command.name != "start" and has_role(role, command.required_role)
+        if command.name not in hidden and has_role(role, command.required_role)
     )
     intro = texts.help_intro.format(name=settings.name)
     agents = describe_agents(settings.retrieval_agents(), texts)

@@ -43,6 +43,7 @@ def repository(tmp_path: Path) -> Path:
     folder.mkdir()
     git(folder, "init")
     git(folder, "commit", "--allow-empty", "-m", "first")
+    git(folder, "remote", "add", "origin", "git@github.com:example/project.git")
     return folder
 
 
@@ -240,12 +241,74 @@ async def test_an_unreadable_folder(tmp_path: Path) -> None:
 
 
 async def test_remote_repositories_are_asked_only_live(tmp_path: Path, repository: Path) -> None:
-    configuration = settings(tmp_path, sources={"a": {"kind": "git", "url": f"file://{repository}"}})
-    missing_settings = settings(tmp_path, sources={"a": {"kind": "git", "url": f"file://{tmp_path}/gone"}})
+    link = {"link": "https://git.example.org/{path}"}
+    configuration = settings(tmp_path, sources={"a": {"kind": "git", "url": f"file://{repository}", **link}})
+    missing_settings = settings(tmp_path, sources={"a": {"kind": "git", "url": f"file://{tmp_path}/gone", **link}})
     assert "--live" in (await find_finding(missing_settings, "sources.a")).text
     assert (await find_finding(missing_settings, "sources.a")).level == "ok"
     assert "HEAD is at" in (await find_finding(configuration, "sources.a", is_live=True)).text
     assert (await find_finding(missing_settings, "sources.a", is_live=True)).level == "error"
+
+
+@pytest.mark.parametrize("is_remote", [False, True])
+@pytest.mark.parametrize(
+    ("globs", "level"),
+    [
+        ({"include": ["docs/**"]}, "ok"),
+        ({"include": ["bock/**"]}, "error"),
+        ({"exclude": ["*"]}, "error"),
+        ({"exclude": ["*.md"]}, "error"),
+        ({"exclude": ["*.png"]}, "ok"),
+        ({"include": ["bock/**"], "branches": ["main", "other"]}, "ok"),
+        ({}, "ok"),
+    ],
+)
+async def test_globs_that_let_nothing_of_a_repository_through(
+    tmp_path: Path, repository: Path, globs: dict[str, Any], level: str, is_remote: bool
+) -> None:
+    (repository / "docs").mkdir()
+    for name in ("docs/a.md", "logo.png"):
+        (repository / name).write_text("# A\n", "utf-8")
+    git(repository, "add", ".")
+    git(repository, "commit", "-m", "second")
+    git(repository, "branch", "other")
+    source = {"kind": "git", "url": f"file://{repository}" if is_remote else str(repository), **globs}
+    finding = await find_finding(
+        settings(tmp_path, sources={"a": {**source, "link": "{path}"}}), "sources.a", is_live=is_remote
+    )
+    assert finding.level == level
+    assert ("Check branch, include and exclude" if level == "error" else " is at ") in finding.text
+
+
+async def test_globs_are_not_judged_where_no_file_can_be_listed(
+    tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bots.cli.git_check.LISTING_TIMEOUT_S", 0)
+    sources = {"a": {"kind": "git", "url": f"file://{repository}", "include": ["docs/**"], "link": "{path}"}}
+    finding = await find_finding(settings(tmp_path, sources=sources), "sources.a", is_live=True)
+    assert (finding.level, "include and exclude are not checked" in finding.text) == ("ok", True)
+
+
+@pytest.mark.parametrize(
+    ("origin", "source", "is_warned"),
+    [
+        ("git@github.com:example/project.git", {}, False),
+        ("https://git.example.org/team/project.git", {}, True),
+        ("https://git.example.org/team/project.git", {"link": "https://git.example.org/{path}"}, False),
+        ("", {}, True),
+        ("", {"url": "https://git.example.org/team/project.git"}, True),
+        ("", {"url": "https://github.com/example/project"}, False),
+        ("", {"branch": "nope"}, False),
+    ],
+)
+async def test_a_repository_to_whose_pages_no_answer_links(
+    tmp_path: Path, repository: Path, origin: str, source: dict[str, Any], is_warned: bool
+) -> None:
+    git(repository, *(("remote", "set-url", "origin", origin) if origin else ("remote", "remove", "origin")))
+    sources = {"a": {"kind": "git", "url": str(repository), **source}}
+    findings = await check(settings(tmp_path, sources=sources), live=False)
+    warnings = [finding for finding in findings if finding.subject == "sources.a" and finding.level == "warning"]
+    assert ["set link" in finding.text for finding in warnings] == [True] * is_warned
 
 
 async def test_a_missing_git_command(tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,12 +318,19 @@ async def test_a_missing_git_command(tmp_path: Path, repository: Path, monkeypat
     assert (await find_finding(configuration, "sources.a")).level == "error"
 
 
-async def test_a_data_directory_that_cannot_be(tmp_path: Path) -> None:
+async def test_a_data_directory_that_cannot_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    # What was learned of a new file is saved, as of an old one.
+    monkeypatch.setattr("knowledge.sources.common.file_facts._MAX_TICK_NS", 0)
     (tmp_path / "file").write_text("", "utf-8")
-    configuration = settings(tmp_path, data_dir=tmp_path / "file" / "data")
+    (tmp_path / "a.md").write_text("# A\n", "utf-8")
+    sources = {"docs": {"kind": "files", "path": tmp_path}}
+    configuration = settings(tmp_path, data_dir=tmp_path / "file" / "data", sources=sources)
     finding = await find_finding(configuration, "data_dir")
     assert finding.level == "error"
     assert "cannot be written" in finding.text
+    assert "not_saved" not in caplog.text, "it is said once, by the finding"
 
 
 async def test_a_source_that_no_agent_uses(tmp_path: Path) -> None:

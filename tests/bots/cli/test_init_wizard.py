@@ -6,7 +6,8 @@ import asyncio
 import os
 import re
 import signal
-from contextlib import AbstractAsyncContextManager
+import socket
+from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from click.testing import CliRunner
 
 from bots.cli import model_trial
 from bots.cli.env_file import load_env_file, read_env_names
-from bots.cli.init_template import Answers, render_config, write_config
+from bots.cli.init_template import PAGE_PORT, Answers, render_config, write_config
 from bots.cli.init_wizard import _ask_include, _ask_model
 from bots.cli.setup_checks import OWNER_IDS, examine_owner, examine_source, make_section
 from core.errors import ConfigurationError, UsageError
@@ -107,7 +108,7 @@ async def test_telegram_from_an_empty_folder(folder: Path) -> None:
     assert settings.telegram.api_url == peer.api_url
     assert settings.gate.chats == (f"telegram:{GROUP}",)
     assert [owner.partition(":")[0] for owner in settings.administration.owners] == ["telegram"]
-    assert settings.operator_page.port == 8090
+    assert settings.operator_page.port is not None
     assert isinstance(settings.sources["docs"], FilesSource)
     assert settings.sources["learned"].kind == "learned"
     assert settings.models.main is not None
@@ -187,6 +188,23 @@ async def test_what_is_not_known_yet_is_filled_in_later(folder: Path) -> None:
     assert settings.telegram is not None
     assert set(settings.sources) == {"bot", "rocket-md", "faq-yaml", "learned"}
     assert settings.sources["faq-yaml"].kind == "faq"
+
+
+async def test_a_second_bot_gets_another_port_for_its_page(folder: Path) -> None:
+    with socket.socket() as listener:
+        # Where it is taken already, that does as well.
+        with suppress(OSError):
+            listener.bind(("127.0.0.1", PAGE_PORT))
+            listener.listen()
+        async with init(folder) as user:
+            await user.answer("Platform (", "")
+            await user.answer("Token, not shown", "")
+            await user.answer("Source [.]:", "docs")
+            await user.answer("Another source (Enter: none):", "")
+            await user.answer("Model", "")
+            assert await user.end() == 0
+    port = load_settings([folder / "kimas.yaml"], (), {}, require_secrets=False).operator_page.port
+    assert port not in (None, PAGE_PORT)
 
 
 @pytest.mark.parametrize("platform", list(OWNER_IDS))

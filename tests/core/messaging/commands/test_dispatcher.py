@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -24,6 +25,7 @@ from core.messaging.commands.context import CommandRequest
 from core.messaging.commands.dispatcher import HANDLERS
 from core.messaging.policy.command_table import (
     COMMANDS,
+    DRAFT_COMMANDS,
     Argument,
     Command,
     get_command,
@@ -163,6 +165,20 @@ def test_help_shows_what_its_reader_may_do() -> None:
     assert "`/pause [MINUTES|SOURCE]`" in owner
     assert "/reload" in owner
     assert "/reload" not in help_text(settings(), "admin")
+
+
+@pytest.mark.parametrize(
+    ("parts", "has_drafts"),
+    [
+        ({}, False),
+        ({"gate": {"drafts_to": "telegram:-1"}}, True),
+        ({"chats": {"telegram:-2": {"drafts_to": "telegram:-1"}}}, True),
+        ({"chats": {"telegram:-2": {"mode": "auto"}}}, False),
+    ],
+)
+def test_help_tells_of_drafts_where_a_team_gets_them(parts: dict[str, Any], has_drafts: bool) -> None:
+    output = help_text(Settings.model_validate(parts), "owner")
+    assert [f"`/{name} " in output for name in DRAFT_COMMANDS] == [has_drafts] * 3
 
 
 # --- who may --------------------------------------------------------------------------------------------------------
