@@ -9,9 +9,10 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.prompt import Confirm, Prompt
@@ -21,6 +22,9 @@ from core.observability.logs import redirect_logs
 
 if TYPE_CHECKING:
     from knowledge.ingestion.sync import SyncProgress
+
+# Of Ctrl-C, pressed twice.
+ECHOED_CHARS = 4
 
 
 def make_console(*, stderr: bool = False) -> Console:
@@ -33,10 +37,29 @@ def print_json(value: object) -> None:
     sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None) + "\n")
 
 
+@dataclass(frozen=True, slots=True)
+class _Narrowed:
+    """What leaves room at the end of a line: a `^C` that the terminal shows there would begin another one.
+
+    All that is drawn after it would be a line further down, and what was there would stay.
+    """
+
+    inner: RenderableType
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield from console.render(self.inner, options.update_width(max(1, options.max_width - ECHOED_CHARS)))
+
+
+class _Bars(Progress):
+    def get_renderable(self) -> RenderableType:
+        """Return what is drawn."""
+        return _Narrowed(super().get_renderable())
+
+
 @contextmanager
 def ingest_progress(console: Console) -> Iterator[Callable[[SyncProgress], None]]:
     """Show one bar per source while the block runs; yields the function that moves them."""
-    progress_bars = Progress(
+    progress_bars = _Bars(
         SpinnerColumn(),
         TextColumn("{task.description}"),
         BarColumn(),
@@ -81,7 +104,7 @@ def format_progress(progress: SyncProgress, seconds_left: float | None) -> str:
 @contextmanager
 def step_progress(console: Console, totals: Mapping[str, int]) -> Iterator[Callable[[str], None]]:
     """Show a bar per named step while the block runs; yields the function that counts one more of a step."""
-    progress_bars = Progress(console=console, transient=True, disable=not console.is_terminal)
+    progress_bars = _Bars(console=console, transient=True, disable=not console.is_terminal)
     task_ids = {name: progress_bars.add_task(name, total=total) for name, total in totals.items()}
     with _shown_below_logs(progress_bars):
         yield lambda name: progress_bars.advance(task_ids[name])
