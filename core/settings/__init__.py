@@ -259,8 +259,10 @@ class Settings(PlatformsSection):
         return settings
 
     def list_private_files(self) -> frozenset[Path]:
-        """Return the files that hold this configuration, its queries and its secrets: no source tells of them."""
+        """Return the files of this configuration, its queries, prompts and secrets: no source tells of them."""
         files = [secret.file for secret in self.secrets().values()]
+        # The prompts of an agent may tell of sources that are not for everyone.
+        files += [path for section in (self, *self.agents.values()) for path in section.prompts.values()]
         files += [source.queries_file for source in self.sources.values() if isinstance(source, StandingSource)]
         return self._files.union(filter(None, files))
 

@@ -177,17 +177,20 @@ class PathGlobs:
 class AddressGlobs(PathGlobs):
     """Globs of the paths of a website, whose queries they do not judge.
 
-    `exclude` names a path in all its spellings: a server may take them for one, in other letters, with parameters, with
-    an escaped slash or two of them.
+    They judge a path in all its spellings: a server may take them for one, in other letters, with parameters, with an
+    escaped slash or two of them. So a path is included where it is at the place that the server may take it for, too.
     """
 
     def __init__(self, name: str, include: Sequence[str], exclude: Sequence[str]) -> None:
         super().__init__(name, include, exclude)
-        self._folded = PathGlobs(name, (), [pattern.casefold() for pattern in exclude])
+        # A glob that names a spelling still includes it: paths are folded without escapes and parameters.
+        folded_include = [re.sub(r";[^/]*", "", unquote(pattern).casefold()) for pattern in include]
+        self._folded = PathGlobs(name, folded_include, [pattern.casefold() for pattern in exclude])
 
     def matches(self, path: str) -> bool:
         """Return whether the globs accept a path."""
-        return super().matches(path.partition("?")[0]) and not self.excludes(path)
+        path = path.partition("?")[0]
+        return super().matches(path) and self._folded.matches(_fold_address(path))
 
     def excludes(self, path: str) -> bool:
         """Return whether the exclude globs name a path."""

@@ -70,7 +70,16 @@ async def test_a_page_shows_no_file_of_a_closed_source(machine: Machine, tmp_pat
 @pytest.mark.parametrize("include", [["public/**"], ["**"]], ids=["elsewhere", "beside"])
 async def test_no_source_tells_of_our_configuration(tmp_path: Path, kind: str, include: list[str]) -> None:
     folder = tmp_path / "kb"
-    names = ["kimas.env", "kimas.yaml", "kimas.yaml.bak", "bot.yaml", "bot.yaml~", "asked.md", "keys/forum[1].txt"]
+    names = [
+        "kimas.env",
+        "kimas.yaml",
+        "kimas.yaml.bak",
+        "bot.yaml",
+        "bot.yaml~",
+        "asked.md",
+        "own.md",
+        "keys/forum[1].txt",
+    ]
     inclusions = "".join(f'--8<-- "{name}"\n\n' for name in [*names, "snippet.yaml"])
     secrets = dict.fromkeys(names, f"{SECRET}\n")
     make_repository(folder, {"public/a.md": f"# Quokka\n\n{inclusions}", "snippet.yaml": "town: Rottnest\n", **secrets})
@@ -79,7 +88,8 @@ async def test_no_source_tells_of_our_configuration(tmp_path: Path, kind: str, i
     asked = {"kind": "standing", "of": "web", "queries_file": str(folder / "asked.md")}
     web = {"kind": "search_api", "provider": "searxng", "base_url": "http://127.0.0.1:9"}
     sources = {"docs": {**place, "include": include}, "forum": forum, "web": web, "asked": asked}
-    settings = Settings.model_validate({"data_dir": str(tmp_path / "data"), "sources": sources})
+    agents = {"forum": {"sources": ["forum"], "prompts": {"rewrite": str(folder / "own.md")}}}
+    settings = Settings.model_validate({"data_dir": str(tmp_path / "data"), "sources": sources, "agents": agents})
     # As after a link that leads there.
     (tmp_path / "linked").symlink_to(folder)
     audiences = Audiences.from_settings(settings.with_files([tmp_path / "linked" / "bot.yaml"]))

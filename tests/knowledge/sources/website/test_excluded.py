@@ -1,4 +1,4 @@
-"""What a website excludes is not read at another address, as far as that can be known."""
+"""What a website excludes, or does not include, is not read at another address, as far as that can be known."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from core.errors import SourceError
 from core.settings import Settings
 from core.settings.audience import Audiences
 from knowledge.ports import Listing
+from knowledge.sources.common.documents import AddressGlobs
 from knowledge.sources.factory import open_source
 from tests.support.peers.web import Page, WebPeer
 
@@ -43,6 +44,20 @@ async def test_a_path_is_excluded_in_each_of_its_spellings(tmp_path: Path, link:
         web.pages = {"/": Page(PAGE % ("Home", "Home", f"<a href='{link.replace('HOST', host)}'>more</a>"))}
         await visit(web, tmp_path, is_shared=False)
         assert [request.path for request in web.requests] == ["/robots.txt", "/"]
+
+
+@pytest.mark.parametrize(
+    ("link", "is_read"),
+    [
+        ("/docs/..%2Finternal/plan", False),
+        ("/docs/x;a=1/%2E%2E%2f..%5Cinternal/plan", False),
+        ("/docs/a%2Fb", True),
+        ("/docs/New%20one;v=1", True),
+        ("/Old%20docs;v=1/plan", True),
+    ],
+)
+def test_a_path_is_included_only_where_it_leads(link: str, is_read: bool) -> None:
+    assert AddressGlobs("site", ["/docs/**", "/Old%20docs;v=1/**"], []).matches(link) == is_read
 
 
 async def test_what_names_an_excluded_address_as_its_own_is_not_read(tmp_path: Path) -> None:
