@@ -421,7 +421,9 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
         except MessageDeleted:
             await self._close_topic(project, comment.topic_path)
             return IgnoredEvent("below an issue that is gone")
-        if reason := get_closed_reason(topic):
+        # Forges copy comments with an issue, and keep their authors and times.
+        is_copy = comment.created_at < topic.created_at
+        if reason := "copied from elsewhere" if is_copy else get_closed_reason(topic):
             return IgnoredEvent(reason)
         above = [other for other in comments if other.number < comment.number]
         own_numbers = [other.number for other in comments if is_own(other, self._me)]

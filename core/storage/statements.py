@@ -27,6 +27,7 @@ from sqlalchemy import (
 from core.storage.tables import DRAFTED, Text, UtcDateTime, cursors, identity_values, messages
 from core.types import (
     ASK_COMMANDS,
+    NOTICE_PURPOSES,
     PAGE_PURPOSES,
     ConversationKey,
     Message,
@@ -62,7 +63,12 @@ _IS_DROPPED = and_(_COLUMNS.state == "silent", _COLUMNS.reason == SkipReason.DRA
 _IS_QUESTION = _COLUMNS.command.in_(ASK_COMMANDS)
 _IS_UNFINISHED = _COLUMNS.state.in_(UNFINISHED_STATES)
 # Who was forgotten may have asked another question: then its answer, which had words of theirs, is gone.
-_IS_WHOLE = and_(_COLUMNS.author_id != "", or_(_COLUMNS.state != "answered", _COLUMNS.reply != ""))
+# Notices are nobody's: they are whole as long as they have their words.
+_HAS_REPLY = _COLUMNS.reply != ""
+_IS_WHOLE = or_(
+    and_(_COLUMNS.author_id != "", or_(_COLUMNS.state != "answered", _HAS_REPLY)),
+    and_(_COLUMNS.purpose.in_(NOTICE_PURPOSES), _HAS_REPLY),
+)
 _IS_REMEMBERED = and_(_COLUMNS.number.in_(bindparam("others", expanding=True)), _IS_WHOLE)
 
 INSERT = insert(messages)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from bots.daemon import gap_report
 from core.errors import PlatformUnavailable
@@ -169,6 +169,19 @@ async def test_nobody_is_called_so_that_notices_are_theirs(tmp_path: Path, monke
         bot.output()
         shown_text = await resume(bot)
         assert [QUESTION in shown_text, "is used up" in shown_text] == [True, True]
+
+
+async def test_a_reply_to_a_notice_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A notice has no author that could have been forgotten."""
+    async with open_bot(make_settings(tmp_path), is_read=True) as bot:
+        with monkeypatch.context() as patch:
+            await make_notices(bot, patch)
+        await resume(bot)
+        await bot.journal.database.write(update(messages).filter_by(purpose="alert").values(reply_id="900"))
+        sender = Sender(ALERTS_CHAT, "43")
+        question = await bot.deliver(sender, "How does the launcher start?", reply_to="900", quotes_bot=True)
+        state = await bot.journal.database.fetch_value(select(messages.c.state).filter_by(id=question.id))
+        assert state == "answered"
 
 
 async def test_a_report_is_not_posted_where_less_may_be_told_of_by_now(

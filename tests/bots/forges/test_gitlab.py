@@ -50,6 +50,29 @@ async def test_issues_and_comments_are_answered_once(bot: ForgeBot, gitlab: Gitl
     assert gitlab.handbook.issues[answer.number].labels[:1] == ["answered"]
 
 
+@pytest.mark.parametrize("text", ["@kimas /admins add ben", "@kimas /forget", "@kimas how do I install it?"])
+async def test_a_copied_comment_says_nothing_where_it_was_copied_to(
+    gitlab: GitlabPeer, tmp_path: Path, text: str
+) -> None:
+    """Who clones an issue with its notes, or moves it, chooses the project: its author said them elsewhere."""
+    bot = ForgeBot(gitlab, tmp_path, projects=(REPOSITORY, "group/other"))
+    bot.changes = {"administration": {"owners": ["gitlab:ann"]}}
+    gitlab.repositories["group/other"].can_write = True
+    async with bot:
+        first = gitlab.comment(gitlab.open("It is hot today"), text)
+        assert (await bot.outcome(first))[0] == "answered"
+        gitlab.handbook.notes[first].created -= 1
+        gitlab.handbook.notes[first].updated -= 1
+        clone = gitlab.open("It is hot today", "", "eve", project="group/other")
+        gitlab.copy(first, clone, "group/other")
+        await bot.skipped("copied from elsewhere")
+        # What is said there within the same second counts.
+        own = gitlab.comment(clone, "@kimas and how?", project="group/other")
+        gitlab.repositories["group/other"].notes[own].created = gitlab.repositories["group/other"].issues[clone].created
+        assert (await bot.outcome(own))[0] == "answered"
+        assert len(gitlab.posts("group/other")) == 1
+
+
 async def test_what_is_written_while_the_bot_reads_is_answered(bot: ForgeBot, gitlab: GitlabPeer) -> None:
     issues = [gitlab.open("Old", "Hello.", age_h=2) for _ in range(2)]
     late_notes = list[int]()

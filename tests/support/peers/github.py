@@ -13,7 +13,7 @@ import re
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
@@ -188,6 +188,12 @@ class GithubPeer:
         """Let somebody comment, and return the comment's id."""
         now = time.time() - age_h * 3600
         note = Note(self.take_id(), number, author, text, now, now)
+        self.repositories[project].notes[note.id] = note
+        return note.id
+
+    def copy(self, note_id: int, number: int, project: str) -> int:
+        """Let somebody copy a comment with its author and times, as GitLab does with an issue, and return its id."""
+        note = replace(self.handbook.notes[note_id], id=self.take_id(), number=number)
         self.repositories[project].notes[note.id] = note
         return note.id
 
