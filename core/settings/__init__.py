@@ -262,7 +262,8 @@ class Settings(PlatformsSection):
         """Return the files of this configuration, its queries, prompts and secrets: no source tells of them."""
         files = [secret.file for secret in self.secrets().values()]
         # The prompts of an agent may tell of sources that are not for everyone.
-        files += [path for section in (self, *self.agents.values()) for path in section.prompts.values()]
+        prompts = (self.prompts, *(agent.prompts for agent in self.agents.values()))
+        files += [path for templates in prompts for path in templates.values()]
         files += [source.queries_file for source in self.sources.values() if isinstance(source, StandingSource)]
         return self._files.union(filter(None, files))
 
