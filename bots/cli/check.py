@@ -57,8 +57,7 @@ from core.settings import (
     StandingSource,
     WebsiteSource,
 )
-from core.settings.audience import Audiences, describe
-from core.settings.audience_checks import find_unknown_networks
+from core.settings.audience import Audiences, describe, find_unknown_networks
 from core.settings.chats import find_unmatchable
 from core.settings.limits import (
     AUTO,

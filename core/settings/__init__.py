@@ -29,7 +29,7 @@ from core.settings.answering import (
     TranscriptionSettings as TranscriptionSettings,
     is_private_host as is_private_host,
 )
-from core.settings.audience_checks import check_audiences
+from core.settings.audience import check_audiences
 from core.settings.base import (
     API_PLATFORM,
     ENV_VARIABLE_PATTERN as ENV_VARIABLE_PATTERN,

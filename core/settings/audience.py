@@ -15,66 +15,30 @@ from typing import Literal, Protocol
 
 from core.settings.answering import AgentSettings
 from core.settings.base import API_PLATFORM, EVERYONE, OPERATOR_PLATFORM, PAGE_CLIENT
+from core.settings.chats import (
+    BOT_NAMING_PLATFORMS,
+    CHAT_EXAMPLES,
+    can_be_private,
+    find_network_fault,
+    is_chat,
+)
 from core.settings.gate import GateSettings
+from core.settings.labels import (
+    INSIDE_SIGN,
+    LABEL_SIGN,
+    READERS_SIGN,
+    hash_text,
+    make_label,
+    make_scope,
+    split_scope,
+)
 from core.settings.messaging import ApiSettings, AutoCommentSettings, Platform, PlatformSettings
 from core.settings.places import find_area, is_overlapping
 from core.settings.sources import LearnedSource, SourceSettings
-from core.types import PlatformName
+from core.types import NETWORK_PLATFORM, PlatformName
 
 OWNERS = "owners"
 ADMINS = "admins"
-# What tells apart what sources of one kind read. A source that gets another's name is another source.
-_ORIGIN_FIELDS = {
-    "kind",
-    "path",
-    "url",
-    "base_url",
-    "bases",
-    "provider",
-    "engine",
-    "branch",
-    "branches",
-    "repository",
-    "project",
-    "api_url",
-    "of",
-    "queries",
-    "queries_file",
-    "plugin",
-    "options",
-    "command",
-    "tool",
-}
-# What changes nothing of what a source reads but how often and how fast. All else tells how much of it is read, and
-# with whose rights: an answer that was made before something was left out may tell of it.
-_HOW_FIELDS = {
-    "audience",
-    "link",
-    "refresh",
-    "limit",
-    "timeout_s",
-    "cache_s",
-    "ask",
-    "enough",
-    "requests_per_day",
-    "delay_s",
-    "allow_private",
-    "full_days",
-    "known_hosts",
-    "host_keys",
-    "max_file_kb",
-    "max_document_kb",
-    "max_page_kb",
-    "max_total_mb",
-}
-# Between the name and what is read, in a label. No name of a source has it.
-_LABEL_SIGN = "#"
-# Between a label and how much of it is read. Labels in journals of earlier versions end before it.
-_SCOPE_SIGN = "."
-# Between a label and what of its place fewer people could see. Without it, nothing of it was closed to others.
-_INSIDE_SIGN = "+"
-# Between a label and who could see it when something was taught.
-_READERS_SIGN = " "
 # What other daemons are told of a source's scope and folder begins with it, as no name and no label does.
 _FOLDER_SIGN = "/"
 # The label of a time when every source is for everyone.
@@ -192,10 +156,7 @@ class Audiences:
             name: make_label(name, source, settings.sources.get(getattr(source, "of", "")))
             for name, source in settings.sources.items()
         }
-        scopes = {
-            name: f"{label}{_SCOPE_SIGN}{_hash(_describe_scope(settings.sources[name], settings.sources))}"
-            for name, label in labels.items()
-        }
+        scopes = {name: make_scope(label, settings.sources[name], settings.sources) for name, label in labels.items()}
         folders = {name: find_area(source) for name, source in settings.sources.items()}
         learned = frozenset(name for name, source in settings.sources.items() if isinstance(source, LearnedSource))
         private_files = settings.list_private_files()
@@ -214,7 +175,7 @@ class Audiences:
         sources = {name: audiences for name, audiences in self.by_source.items() if audiences}
         sources |= {label: self.by_source[name] for name, label in self.labels.items()}
         for name, label in self.scopes.items():
-            key = f"{_FOLDER_SIGN}{label.replace(_LABEL_SIGN, ' ')} {self.folders.get(name, '')}"
+            key = f"{_FOLDER_SIGN}{label.replace(LABEL_SIGN, ' ')} {self.folders.get(name, '')}"
             sources[key] = self.by_source[name]
         return json.dumps({name: sorted(map(sorted, audiences)) for name, audiences in sources.items()}, sort_keys=True)
 
@@ -222,11 +183,11 @@ class Audiences:
     def from_json(cls, text: str) -> Audiences:
         """Return the audiences that another daemon has written. The `labels` are of the sources that it has."""
         audiences = {key: frozenset(map(frozenset, value)) for key, value in json.loads(text).items()}
-        labels = {key.partition(_LABEL_SIGN)[0]: key for key in audiences if _LABEL_SIGN in key}
+        labels = {key.partition(LABEL_SIGN)[0]: key for key in audiences if LABEL_SIGN in key}
         by_label = {name: audiences[label] for name, label in labels.items()}
-        by_name = {key: value for key, value in audiences.items() if not {_LABEL_SIGN, _FOLDER_SIGN}.intersection(key)}
+        by_name = {key: value for key, value in audiences.items() if not {LABEL_SIGN, _FOLDER_SIGN}.intersection(key)}
         keys = [key.removeprefix(_FOLDER_SIGN).split(" ", 2) for key in audiences if key.startswith(_FOLDER_SIGN)]
-        scopes = {name: f"{name}{_LABEL_SIGN}{scope}" for name, scope, _ in keys}
+        scopes = {name: f"{name}{LABEL_SIGN}{scope}" for name, scope, _ in keys}
         folders = {name: folder for name, _, folder in keys if folder}
         return cls(by_label | by_name, labels, scopes=scopes, folders=folders)
 
@@ -254,9 +215,9 @@ class Audiences:
         """Yield the audiences of the sources that read what a label names, unless one has that name, too."""
         if label is None or label in self.labels.values():
             return
-        origin = label.partition(_LABEL_SIGN)[2]
+        origin = label.partition(LABEL_SIGN)[2]
         for name, other_label in self.labels.items():
-            if other_label.partition(_LABEL_SIGN)[2] == origin:
+            if other_label.partition(LABEL_SIGN)[2] == origin:
                 yield self.by_source[name]
 
     def _find_overlapping(self, older: Audiences, name: str) -> set[str]:
@@ -324,10 +285,10 @@ class Audiences:
         if has_closed or not self.once_closed:
             return has_closed
         open_origins = {
-            self.get_scoped_label(name).partition(_LABEL_SIGN)[2] for name in self.scopes if name not in self.learned
+            self.get_scoped_label(name).partition(LABEL_SIGN)[2] for name in self.scopes if name not in self.learned
         }
         lost_labels = self.were_closed(self.once_closed)
-        return any(label.partition(_LABEL_SIGN)[2] not in open_origins for label in lost_labels)
+        return any(label.partition(LABEL_SIGN)[2] not in open_origins for label in lost_labels)
 
     @property
     def closed_now(self) -> frozenset[str]:
@@ -378,7 +339,7 @@ class Audiences:
         With those of `told_of` that are of no source for everyone.
         """
         names = {self.get_scoped_label(name): name for name in self.visible_sources(asker) if self.by_source[name]}
-        labels = frozenset(f"{label}{_READERS_SIGN}{self.describe_readers(name)}" for label, name in names.items())
+        labels = frozenset(f"{label}{READERS_SIGN}{self.describe_readers(name)}" for label, name in names.items())
         return labels | (self.were_closed(told_of) - names.keys())
 
     def were_closed(self, labels: Collection[str]) -> frozenset[str]:
@@ -394,12 +355,12 @@ class Audiences:
         return self._find_name(label) is not None
 
     def _find_name(self, label: str) -> str | None:
-        label, _, readers = label.partition(_READERS_SIGN)
+        label, _, readers = label.partition(READERS_SIGN)
         for name, audiences in self.by_source.items():
             if label in self.list_labels([name]):
                 return name
-            is_alike = _split_scope(label)[1] == _split_scope(self.get_scoped_label(name))[1]
-            if is_alike and _split_scope(label)[0] == self.get_label(name) and readers and audiences:
+            is_alike = split_scope(label)[1] == split_scope(self.get_scoped_label(name))[1]
+            if is_alike and split_scope(label)[0] == self.get_label(name) and readers and audiences:
                 return None if self.is_open_to_more(name, readers) else name
         return None
 
@@ -423,7 +384,7 @@ class Audiences:
         """Return the label of a source with how much of it is read, and what of that is closed to its readers."""
         label = self.scopes.get(name, self.get_label(name))
         closed = self.closed_inside.get(name)
-        return f"{label}{_INSIDE_SIGN}{_hash(repr(sorted(closed)))}" if closed else label
+        return f"{label}{INSIDE_SIGN}{hash_text(repr(sorted(closed)))}" if closed else label
 
     def accepts_lesson(self, source: str, platform: str, chat: str, closed_sources: Collection[str] | None) -> bool:
         """Return whether a source of taught answers takes one that was taught in a chat.
@@ -435,7 +396,7 @@ class Audiences:
         if closed_sources is None:
             return False
         asker = self.make_asker(platform, chat)
-        known_labels = {label.partition(_READERS_SIGN)[0] for label in closed_sources}
+        known_labels = {label.partition(READERS_SIGN)[0] for label in closed_sources}
         is_for_chat = not self.list_labels([source]).isdisjoint(known_labels) or all(
             may_see(readers, asker) for readers in self._readers(source)
         )
@@ -476,50 +437,6 @@ def _find_network(name: PlatformName) -> str:
     return PAGE_CHAT if str(name) == PAGE_CHAT else name.network
 
 
-def make_label(name: str, source: SourceSettings, live: SourceSettings | None = None) -> str:
-    """Return what names a source in the journal; `live` is the one whose results it stores.
-
-    >>> from core.settings.sources import LearnedSource
-    >>> make_label("taught", LearnedSource(kind="learned"))
-    'taught#a7f4e248ff21'
-    """
-    sections = [source, live] if live else [source]
-    origins = [sorted(section.model_dump(mode="json", include=_ORIGIN_FIELDS).items()) for section in sections]
-    return f"{name}{_LABEL_SIGN}{_hash(repr(origins if live else origins[0]))}"
-
-
-def _describe_scope(source: SourceSettings, sources: Mapping[str, SourceSettings]) -> str:
-    """Return how much of it a source reads; what it does not say is left out, so that new settings change nothing."""
-    live = sources.get(getattr(source, "of", ""))
-    sections = [source, live] if live else [source]
-    dumps = (each.model_dump_json(exclude={*_HOW_FIELDS, *_ORIGIN_FIELDS}, exclude_defaults=True) for each in sections)
-    return "".join(dumps)
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-def _split_scope(label: str) -> tuple[str, str]:
-    """Return the label of a source, and the sign of what of its place was closed, of one that says how much it reads.
-
-    >>> _split_scope("docs#1f2e.77+3c"), _split_scope("docs#1f2e.77"), _split_scope("docs#1f2e")
-    (('docs#1f2e', '3c'), ('docs#1f2e', ''), ('', ''))
-    """
-    label, _, scope = label.rpartition(_SCOPE_SIGN)
-    return label, scope.partition(_INSIDE_SIGN)[2]
-
-
-def to_narrowest(labels: Iterable[str]) -> frozenset[str]:
-    """Return labels without those that others say more exactly, as a journal keeps them.
-
-    >>> sorted(to_narrowest({"docs#1f2e", "docs#1f2e.77", "team#3c"}))
-    ['docs#1f2e.77', 'team#3c']
-    """
-    labels = frozenset(labels)
-    return labels - {label.rpartition(_SCOPE_SIGN)[0] for label in labels}
-
-
 def describe(audiences: frozenset[frozenset[str]]) -> str:
     """Return who may see a source, in the words of the configuration.
 
@@ -527,3 +444,89 @@ def describe(audiences: frozenset[frozenset[str]]) -> str:
     'everyone'
     """
     return " and ".join(sorted(", ".join(sorted(audience)) for audience in audiences)) or EVERYONE
+
+
+def check_audiences(settings: RestrictedSettings) -> None:
+    """Raise `ValueError` for an audience that names what is not there, or that could not be kept."""
+    for setting_path, audience in _iter_audiences(settings):
+        for entry in audience:
+            if problem := _find_problem(entry, audience, settings):
+                raise ValueError(f"{setting_path}.audience: {problem}")
+    audiences = Audiences.from_settings(settings).by_source
+    for name, source in settings.sources.items():
+        live_name = getattr(source, "of", name)
+        if audiences[name] != audiences[live_name]:
+            raise ValueError(
+                f"sources.{name}.audience: it stores results of {live_name} ({describe(audiences[live_name])}): "
+                "give both the same audience"
+            )
+    for name, agent in settings.retrieval_agents().items():
+        if len({audiences[source] for source in agent.sources}) > 1:
+            source_audiences = "; ".join(f"{source}: {describe(audiences[source])}" for source in agent.sources)
+            raise ValueError(
+                f"agents.{name}: its sources have different audiences ({source_audiences}), and one agent knows all of "
+                "its sources: give each audience an agent of its own"
+            )
+
+
+def find_unknown_networks(settings: RestrictedSettings) -> list[tuple[str, str]]:
+    """Return the audiences that name a chat of a further network that is not configured: their path, and what to do.
+
+    Nobody can be such a chat. The network may have been removed, or renamed.
+    """
+    names = {name for name, _, _ in settings.get_bots(NETWORK_PLATFORM)}
+    return [
+        (f"{path}.audience", f"{entry!r}: {fault}")
+        for path, audience in _iter_audiences(settings)
+        for entry in audience
+        if (fault := find_network_fault(entry, names))
+    ]
+
+
+def _iter_audiences(settings: RestrictedSettings) -> Iterator[tuple[str, tuple[str, ...]]]:
+    yield from ((f"sources.{name}", source.audience) for name, source in settings.sources.items())
+    yield from ((f"agents.{name}", agent.audience) for name, agent in settings.agents.items())
+
+
+def _find_problem(entry: str, audience: tuple[str, ...], settings: RestrictedSettings) -> str:
+    """Return why an entry names nobody, and what to write instead; "" where it is right."""
+    if entry == EVERYONE:
+        return "" if len(audience) == 1 else "everyone stands alone: remove it, or the other entries"
+    bots = {(name, platform) for name, platform, _ in settings.get_bots()}
+    networks = {f"http@{name}" if platform == "http" and name else platform for name, platform in bots}
+    networks |= {API_PLATFORM} if settings.api.clients else set()
+    if ":" in entry:
+        return _find_chat_fault(entry, settings, networks)
+    if entry in (OWNERS, ADMINS) or entry in networks:
+        return ""
+    known_names = ", ".join((EVERYONE, ADMINS, OWNERS, *sorted(networks)))
+    return (
+        f"{entry!r} is no role and no platform with a bot (known: {known_names}); a chat is written platform:chat, "
+        "such as slack:C0123456789"
+    )
+
+
+def _describe_no_asker(entry: str, name: str) -> str:
+    if name == PAGE_CLIENT:
+        return f"{entry!r} are the visitors of the page, which is off: switch on api.page.enabled"
+    return f"{entry!r}: there is no client api.clients.{name}"
+
+
+def _find_chat_fault(entry: str, settings: RestrictedSettings, networks: set[str]) -> str:
+    name = PlatformName.parse(entry)
+    if name.platform == API_PLATFORM:
+        return "" if name.id in settings.api.asker_names else _describe_no_asker(entry, name.id)
+    if not is_chat(entry):
+        return f"{entry!r} is no chat: write {CHAT_EXAMPLES} or, for a further network, http:lobby@NAME"
+    if name.network not in networks and not name.network_suffix:
+        return f"{entry!r} is on {name.network}, where no bot is configured: add its section, or remove the entry"
+    is_naming = name.platform in BOT_NAMING_PLATFORMS
+    bot_names = [bot for bot, _, _ in settings.get_bots(name.platform)] if is_naming else []
+    # Of Telegram only private chats, which are the same for several bots.
+    if name.bot and not name.network_suffix and name.bot not in bot_names:
+        return f"{entry!r}: no such chat carries the name of a bot: write {entry.partition('@')[0]}"
+    comments = settings.auto_comment
+    chats = {*settings.gate.chats, *comments.chats, *(feed.chat for feed in comments.feeds.values())}
+    if settings.gate.chats and entry not in chats and not can_be_private(entry):
+        return f"the bot does not answer in {entry!r}: add it to gate.chats, or remove it here"
+    return ""

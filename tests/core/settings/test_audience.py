@@ -10,8 +10,8 @@ import pytest
 from pydantic import ValidationError
 
 from core.settings import Settings
-from core.settings.audience import ALL_OPEN, Asker, Audiences, may_see, to_narrowest
-from core.settings.audience_checks import find_unknown_networks
+from core.settings.audience import ALL_OPEN, Asker, Audiences, find_unknown_networks, may_see
+from core.settings.labels import to_narrowest
 
 BOTS = {
     "telegram": {"token": {"env": "A"}},
