@@ -172,7 +172,8 @@ class _Reader:
     def _read_field(self, node: Any) -> list[Block]:
         """Read a field: of a docstring, or what a page says of itself."""
         name = node[0].astext().strip()
-        if name.lower() in _METADATA or not node[1].children:
+        # What a theme is told has more names behind it.
+        if name.lower().partition(".")[0] in _METADATA or not node[1].children:
             return []
         kind, _, subject = name.partition(" ")
         # Its type may stand before its name.
@@ -224,23 +225,7 @@ class _Reader:
             return [replace(block, start_line=start, end_line=end) for block in read_fragment_blocks(node[0].astext())]
         if kind == "list-table":
             return self._read_list_table(node, title)
-        if kind == "glossary":
-            return list(self._read_glossary(node))
         return self._read_children(node) if kind in ("group", "highlight") else self._wrap(kind, node, title)
-
-    def _read_glossary(self, node: Any) -> Iterator[Block]:
-        """Yield the entries of a glossary, in which terms on lines of their own share what is below them."""
-        meaning: Any = None
-        children = [child for child in node.children if child.tagname != "system_message"]
-        for child, following in zip_longest(children, children[1:]):
-            is_term = child.tagname == "paragraph" and following is not None and following.tagname == "block_quote"
-            if is_term:
-                meaning = following
-                terms = ", ".join(self._inline.write_lines(child))
-                start, _ = self._locate(child)
-                yield Block("definition", terms, tuple(self._read_children(meaning)), start_line=start, end_line=start)
-            elif child is not meaning:
-                yield from self._read_node(child)
 
     def _read_list_table(self, node: Any, title: str) -> list[Block]:
         rows: list[tuple[str, ...]] = []
@@ -336,10 +321,6 @@ class _InlineWriter:
     def write(self, node: Any) -> str:
         """Return what is in a node, in one line."""
         return join_lines(self._write_children(node))
-
-    def write_lines(self, node: Any) -> list[str]:
-        """Return what is in a node, in lines as the source has them."""
-        return [" ".join(line.split()) for line in self._write_children(node).split("\n") if line.strip()]
 
     def _write_children(self, node: Any) -> str:
         """Return what is in a node. A mark that means nothing is a piece of text of its own."""
