@@ -80,11 +80,11 @@ _SHORT_FORMULA = re.compile(
 _NAME_BLANK = re.compile(r"(?<!\d)[-_]|[-_](?!\d)")
 # Where a role leads to, behind what it shows.
 _TARGET = re.compile(r"(?<=\S)[ ]?<[^<>]{1,300}>$")
-# A role of MyST; what stands between two parts in code is none.
 # What begins an address of MyST: of the project, or of the inventory of another one.
 _MYST = re.compile(r"(?:project|inv):")
 _PROJECT = re.compile(r"^[\w.-]{1,60}:(?=[^\s:])")
-_ROLE = re.compile(r"(?<![`\\])\{([\w:+-]{1,60})\}`([^`]{1,300})`(?!`)|" + _CODE)
+# A role of MyST, which the first mark ends; what stands between two parts in code is none.
+_ROLE = re.compile(r"(?<![`\\])\{([\w:+-]{1,60})\}`([^`]{1,300})`|" + _CODE)
 # A link to a name that another tool knows, as those of mdBook, MkDocs and rustdoc do; the text may be the name.
 _NAMED_LINK = re.compile(
     r"(?<![\w\]\\!])\[([^\[\]\n]{1,300})\]"
@@ -536,14 +536,16 @@ def write_role(match: re.Match[str], labels: Mapping[str, str] = MappingProxyTyp
     name = _TARGET.sub("", content)
     if _ICON_ROLES.fullmatch(role):
         return ""
+    is_title = name != content
     if role in _REFERENCE_ROLES or (role == "any" and name in labels):
         # The number is not known.
-        return labels.get(name) or name_label(_NUMBER_FIELD.sub("", name))
-    if _OBJECT_ROLES.fullmatch(role):
+        title = _NUMBER_FIELD.sub("", name)
+        return title if is_title else labels.get(name) or name_label(title)
+    if _OBJECT_ROLES.fullmatch(role) and not is_title:
         name = name.removeprefix(".")
     if role == "math" and is_formula(name):
         return write_code(name)
-    if role in CALLABLE_ROLES and content.endswith(name) and not name.endswith(")"):
+    if role in CALLABLE_ROLES and not is_title and not name.endswith(")"):
         name += "()"
     if _CODE_ROLES.fullmatch(role):
         return f"`{name[1:].rpartition('.')[2] if SHORT_NAME.match(name) else name.lstrip('!')}`"
