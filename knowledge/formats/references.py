@@ -8,7 +8,6 @@ of a site shows the description of a page.
 from __future__ import annotations
 
 import ast
-import json
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,6 +22,8 @@ from knowledge.formats.include_parts import parse_python
 from knowledge.formats.includes import find_candidates, read_component_attributes, read_value
 from knowledge.formats.inline import escape, find_sign, make_link
 from knowledge.formats.languages import find_markup
+from knowledge.formats.notebook import read_prose
+from knowledge.parsing.limits import FormatError
 
 KINDS = frozenset(("asciidoc", "markdown", "rst"))
 _MAX_TITLE_CHARS = 300
@@ -32,7 +33,7 @@ _MAX_HOPS = 3
 _MAX_PARTS = 20
 _RST_REFERENCE = re.compile(
     r":(?:ref|numref|doc):`([^`<>]{1,300})`|(?<![\w|])(\|\w(?:[\w .+-]{0,60}\w)?\|)(?![\w|])"
-    r"|(?<![\w:`]):(?!(?:ref|numref|doc):)([a-z][\w-]{0,30}):(`[^`<>\n]{1,100}`)"
+    r"|(?<![\w:`]):(?!(?:ref|numref|doc):)([a-z][\w-]{0,30}):(`[^`<>\n]{1,100}``?)"
 )
 _RST_LABEL = re.compile(r"\.\. _(?:`([^`]+)`|([^:`]+)):[ \t]*$")
 _RST_UNDERLINE = re.compile(r"([!-/:-@\[-`{-~])\1{2,}[ \t]*$")
@@ -43,7 +44,7 @@ _PYTHON_CONSTANT = re.compile(r"^(\w+)[ \t]*=[ \t]*[\"']([^\"'\n{}]{1,200})[\"']
 _SPHINX_SETTINGS = ("extlinks", "myst_substitutions")
 _PYTHON_FIELD = re.compile(r"\{([^{}\n]{0,100})\}|%\(?\w")
 _MYST_LABEL = re.compile(r"^\(([^()\n]{1,200})\)=[ \t]*\n(?:[ \t]*\n)?#{1,6}[ \t]+([^\n]+)", re.MULTILINE)
-_MARKDOWN_HEADING = re.compile(r"^#[ \t]+(\S.*)$", re.MULTILINE)
+_MARKDOWN_HEADING = re.compile(r"^#[ \t]+(\S.*)$|(?:\A|(?<=\n\n))(\w.*)\n=+[ \t]*$", re.MULTILINE)
 _MARKDOWN_REFERENCE = re.compile(
     r"\{(?:ref|numref|doc)\}`([^`<>]{1,300})`|(?<!\w)\[\]\(([^()\s]{1,300})\)|(\{\{)-?[ ]*([\w.-]{1,80}?)[ ]*-?\}\}"
     r"|(?<![\w`])\{(?!(?:ref|numref|doc)\})([a-z][\w-]{0,30})\}(`[^`<>\n]{1,100}`)"
@@ -55,11 +56,6 @@ _ASCIIDOC_REFERENCE = re.compile(r"xref:([^\s\[\]]{1,300})\[\]|<<([^<>,\n]{1,300
 # The examples of a gallery: the beginning of their files' names, and of the labels that lead to them.
 _EXAMPLE_START = "plot_"
 _EXAMPLE_LABEL = "sphx_glr_"
-# The first heading of a notebook: one of the strings that are the lines of a cell, or where its only string begins.
-_NOTEBOOK_TITLE = re.compile(
-    r"\"cell_type\":\s*+\"markdown\"[^\[\]]{0,500}\"source\":\s*+\[?+\s*+"
-    r"(?>(?:\"(?!#[ ])(?>(?:[^\"\\]|\\.)*)\",\s*+)*)\"#[ ]++((?:[^\"\\]|\\[^n]){1,300})"
-)
 _JEKYLL_VALUE = re.compile(r"^([A-Za-z][\w-]*):[ \t]+([^\s&*!|>{\[#][^\n]*)$", re.MULTILINE)
 # What the reader of a page does not see, or is no heading: comments and code.
 _MARKDOWN_HIDDEN = re.compile(
@@ -338,7 +334,7 @@ def _read_markdown(text: str) -> Outline:
     references = find_references("markdown", text)
     text = _MARKDOWN_HIDDEN.sub("", text)
     heading = _MARKDOWN_HEADING.search(text)
-    title = read_title(text) or (heading[1] if heading else "")
+    title = read_title(text) or (heading[1] or heading[2] if heading else "")
     labels = {normalize_label(name): to_title(label_title) for name, label_title in _MYST_LABEL.findall(text)}
     return Outline(to_title(title), labels, {}, references)
 
@@ -374,12 +370,12 @@ def _read_example(text: str) -> Outline:
 
 
 def _read_notebook(text: str) -> Outline:
-    heading = _NOTEBOOK_TITLE.search(text)
     try:
-        title = json.loads(f'"{heading[1]}"', strict=False) if heading else ""
-    except ValueError:
+        title = _read_markdown(read_prose(text)).title
+    except FormatError:
+        # That it cannot be read is said where it is.
         title = ""
-    return Outline(to_title(replace_lone_surrogates(title)))
+    return Outline(replace_lone_surrogates(title))
 
 
 def _read_jekyll_values(text: str) -> dict[str, str]:

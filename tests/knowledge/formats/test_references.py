@@ -130,6 +130,7 @@ LINKS = {
          "See [GH12](https://x.example/i/12), [@ann](https://x.example/u/ann), https://x.example/s/a/b.py."),
         ("docs/a.rst", "See :bad:`5`, :pull:`4`, :issue:`mine <13>`, ``:issue:`12```.",
          "See 5, 4, mine, `` :issue:`12` ``."),
+        ("docs/a.rst", "See :issue:`12``.", "See [GH12](https://x.example/i/12)."),
         ("docs/a.md", "See {issue}`12`, {user}`ann`, {bad}`5`, `` {issue}`12` ``.",
          "See [GH12](https://x.example/i/12), [@ann](https://x.example/u/ann), 5, `` {issue}`12` ``."),
         ("docs/a.md", "Helm {{helm}} with {{ least }} nodes for {{chart}}, not `{{helm}}`.",
@@ -176,7 +177,7 @@ def test_what_names_itself_ends() -> None:
     ("name", "text"),
     [
         ("docs/x.md", "<!--\n# Internal: layoffs\n-->\n"),
-        ("docs/x.md", "Setext\n======\n\n```bash\n# apt is needed\n```\n"),
+        ("docs/x.md", "Text.\n\n```bash\n# apt is needed\n```\n"),
         ("docs/x.adoc", "////\n= Internal: layoffs\n////\n"),
         ("docs/x.adoc", "ifdef::internal[]\nifdef::more[]\nendif::[]\n= Internal: layoffs\nendif::[]\n"),
         ("docs/x.adoc", "----\n= Not a title\n----\n"),
@@ -184,6 +185,19 @@ def test_what_names_itself_ends() -> None:
 )
 def test_what_a_page_does_not_show_is_not_its_title(name: str, text: str) -> None:
     assert read_outline(detect(name), text).title == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("docs/x.md", "The *moon*\n========\n\n# Part\n"),
+        ("docs/x.md", "<!-- no -->\n\nThe moon \n=\n"),
+        ("docs/x.ipynb", '{"cells": [{"cell_type": "markdown", "source": ["The moon \\n", "=====\\n", "\\n", "a"]}]}'),
+        ("docs/x.ipynb", '{"worksheets": [{"cells": [{"cell_type": "markdown", "source": "The moon\\n===\\n"}]}]}'),
+    ],
+)
+def test_a_title_may_be_underlined(name: str, text: str) -> None:
+    assert show("docs/y.md", "See [](x).", {name: text}) == "See The moon."
 
 
 def test_a_label_of_two_titles_is_shown_as_it_is_written() -> None:
