@@ -315,7 +315,7 @@ class _Reader:
         return [*self.read(lines[:first], numbers), table] if first else [table]
 
     def _read_list(self, token: Token, inner: Sequence[Token]) -> Sequence[Block]:
-        level = int(token.attrGet("start") or 1) if token.type.startswith("ordered") else 0
+        level = (int(token.attrs.get("start", 1)) or -1) if token.type.startswith("ordered") else 0
         items = self._read_tokens(inner)
         return self._make("list", token, children=items, level=level) if items else []
 

@@ -141,7 +141,7 @@ class _Reader:
 
     def _read_list(self, node: Any) -> list[Block]:
         items = tuple(item for child in node.children for item in self._read_item(child))
-        start = node.get("start", 1) if node.tagname == "enumerated_list" else 0
+        start = (node.get("start", 1) or -1) if node.tagname == "enumerated_list" else 0
         letter = _FIRST_LETTERS.get(node.get("enumtype", "")) if start > 1 or len(items) == 1 else None
         if letter:
             # It goes on from another one, or is a name: "J. Smith".

@@ -135,6 +135,7 @@ def test_code_has_its_language(text: str, language: str, code: str) -> None:
          "# The Part\n\nSee The Part, other part and first steps."),
         ("Call :attr:`.Run.name` of :file:`.env`.", "Call `Run.name` of `.env`."),
         ("3. a\n#. b\n\n   - c\n", "3. a\n4. b\n   - c"),
+        ("0. a\n1. b\n", "0. a\n1. b"),
         ("Text\n\n   A quotation.\n\n   -- Ada", "Text\n\n> A quotation.\n>\n> — Ada"),
         ("a\n\n----\n\nb", "a\n\n---\n\nb"),
         (".. figure:: a.png\n\n   The caption.\n\n   The legend.", "The caption.\n\nThe legend."),
