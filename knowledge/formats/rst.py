@@ -11,7 +11,7 @@ from typing import Any
 
 from core.markup.document import Block
 from core.markup.hidden_code import strip_hidden
-from core.markup.inline import join_lines, name_label, normalize_label
+from core.markup.inline import fill_values, join_lines, name_label, normalize_label
 from core.markup.markdown import read_markdown
 from core.markup.tables import join_texts
 from core.markup.writer import MAX_HEADING_LEVEL
@@ -52,7 +52,7 @@ def read_rst(text: str, names: Mapping[str, str] = MappingProxyType({})) -> tupl
     # It takes half a second, and few sources need it.
     from knowledge.formats.rst_parser import parse
 
-    lines = text.splitlines()
+    lines = fill_values(text, names).splitlines()
     if sum(_ADORNMENT.fullmatch(line) is not None for line in lines) > _MAX_ADORNMENTS:
         return tuple(_read_plain(lines))
     return _Reader(parse(lines), lines, names).read()

@@ -152,6 +152,65 @@ def test_values_of_the_configuration_may_name_its_constants() -> None:
     assert shown == "Get 2.1 as app-2.1.zip, r, z: [GH12](https://x.example/i/12)."
 
 
+REPLACEMENTS = """
+import rocket
+base = "https://" + "x.example"
+def set_up(app):
+    app.config.release = version = rocket.__version__
+    if ".dev" in version:
+        address = f"{base}/dev/"
+    else:
+        address = f"{base}/{version}/"
+    app.config.replaced = {"{{ADDRESS}}": address, "{{ VERSION }}": version, "{{least}}": 3, other: 1}
+def setup(app):
+    app.connect("source-read", replace)
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "expected"),
+    [
+        ("docs/a.md", "See {{ADDRESS}}a, `{{ADDRESS}}` and {{ other }}.\n\n```\nget {{ADDRESS}}a.js\n```",
+         "See https://x.example/dev/a, `https://x.example/dev/` and other.\n\n```\nget https://x.example/dev/a.js\n```"),
+        ("docs/a.md", "Get `a-{{VERSION}}.zip`, not `{{VERSION}}a`, `a{{VERSION}}` or `{{other}}`.",
+         "Get `a-VERSION.zip`, not `{{VERSION}}a`, `a{{VERSION}}` or `{{other}}`."),
+        ("docs/a.rst", "See ``{{ADDRESS}}``::\n\n   get {{ADDRESS}}a-{{VERSION}}.js\n",
+         "See `https://x.example/dev/`:\n\n```\nget https://x.example/dev/a-VERSION.js\n```"),
+        ("blog/a.md", "`{{ADDRESS}}`", "`{{ADDRESS}}`"),
+    ],
+)  # fmt: skip
+def test_what_a_configuration_replaces_in_the_source(path: str, text: str, expected: str) -> None:
+    assert show(path, text, {"docs/conf.py": REPLACEMENTS}) == expected
+
+
+@pytest.mark.parametrize(
+    ("settings", "shown"),
+    [
+        ("v = w = '1'", "1"),
+        ("a.b = '1'\nv = 'x' + a.b", "x1"),
+        ("v = '1' if x else f'{x}'", "1"),
+        ("v = '1' if x else '2'", "v"),
+        ("if x:\n    v = '1'\nelif y:\n    v = f()\nelse:\n    v = '1'", "1"),
+        ("if x:\n    v = '1'\nelse:\n    v = '2'", "v"),
+        ("v = f()\nif not v:\n    v = 'unknown'", "v"),
+        ("v = '1'\nif x:\n    v = f()", "1"),
+        ("try:\n    v = f()\nexcept E:\n    v = 'unknown'", "v"),
+        ("v = '1'\nv += f()", "v"),
+        ("v = '1'\nv, w = f()", "v"),
+        ("v = 1 + 2", "v"),
+        (f"v = '{'x' * 900}'\nv = v + v", "v"),
+        (f"v = 0x{'f' * 9000}", "v"),
+    ],
+)
+def test_values_of_a_configuration_are_read_as_data(settings: str, shown: str) -> None:
+    files = {"conf.py": f"{settings}\nmyst_substitutions = {{'v': v}}\n"}
+    assert show("a.md", "It is {{ v }}.", files) == f"It is {shown}."
+
+
+def test_a_version_of_several_names() -> None:
+    assert show("a.rst", "It is |version|.", {"conf.py": "release = version = '2.' + '1'\n"}) == "It is 2.1."
+
+
 def test_substitutions_of_a_jupyter_book() -> None:
     settings = {
         "docs/_config.yml": "title: Book\nparse:\n  myst_substitutions:\n    v: '2.1'\n    app: Rocket\n  x: y\n"
