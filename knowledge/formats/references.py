@@ -45,6 +45,8 @@ _ASCIIDOC_TITLE = re.compile(r"^=[ \t]+(\S.*)$", re.MULTILINE)
 _ASCIIDOC_INCLUDE = re.compile(r"^include::([^\s\[\]]{1,300})\[", re.MULTILINE)
 _ASCIIDOC_ENTRY = re.compile(r"^:([\w-]+):[ \t]+(\S.*)$", re.MULTILINE)
 _ASCIIDOC_REFERENCE = re.compile(r"xref:([^\s\[\]]{1,300})\[\]|<<([^<>,\n]{1,300}),?>>|(\{[\w-]{1,100}\})")
+# What Sphinx has in each project.
+_SPHINX_LABELS = {"genindex": "Index", "modindex": "Module Index", "search": "Search Page"}
 # The examples of a gallery: the beginning of their files' names, and of the labels that lead to them.
 _EXAMPLE_START = "plot_"
 _EXAMPLE_LABEL = "sphx_glr_"
@@ -207,7 +209,8 @@ class Names:
         page, colon, section = reference.partition(":")
         if colon and self._find_page(path, page if page.startswith("/") else f"/{page}"):
             return section
-        return "" if part or "://" in target else self._find_page(path, _SUFFIX.sub("", target))
+        title = "" if part or "://" in target else self._find_page(path, _SUFFIX.sub("", target))
+        return title or _SPHINX_LABELS.get(label, "")
 
     def _find_page(self, path: str, target: str) -> str:
         """Return the title of a page, which is named from the folder of another one or from a folder above that."""

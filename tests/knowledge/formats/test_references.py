@@ -207,6 +207,12 @@ def test_values_of_a_configuration_are_read_as_data(settings: str, shown: str) -
     assert show("a.md", "It is {{ v }}.", files) == f"It is {shown}."
 
 
+def test_labels_that_every_project_of_sphinx_has() -> None:
+    text = ":ref:`genindex`, :ref:`modindex`, :ref:`search`"
+    assert show("a.rst", text, {}) == "Index, Module Index, Search Page"
+    assert show("a.rst", ":doc:`search`", {"search.rst": "Find\n====\n"}) == "Find"
+
+
 def test_a_version_of_several_names() -> None:
     assert show("a.rst", "It is |version|.", {"conf.py": "release = version = '2.' + '1'\n"}) == "It is 2.1."
 

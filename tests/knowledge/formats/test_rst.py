@@ -36,7 +36,7 @@ def walk(blocks: Iterable[Block]) -> Iterator[Block]:
         (".. raw:: html\n\n   <video src='x'></video>\n\n.. contents:: Here\n\n.. index:: pair: a; b\n\nText", "Text"),
         (".. include:: /etc/passwd\n\nText", "Text"),
         (".. csv-table::\n   :file: /etc/passwd\n\nText", "Text"),
-        ("Text [1]_ here.\n\n.. [1] The note.", "Text here.\n\nThe note."),
+        ("Text [1]_ here.\n\n.. [1] The note.", "Text (The note.) here."),
         ("- J. Smith\n- Ann\n- P. L. Lim", "- J. Smith\n- Ann\n- P. L. Lim"),
         ("- A) one\n- B) two", "- A) one\n- B) two"),
         ("A. Smith", "A. Smith"),
@@ -140,6 +140,12 @@ def test_code_has_its_language(text: str, language: str, code: str) -> None:
         ("a\n\n----\n\nb", "a\n\n---\n\nb"),
         (".. figure:: a.png\n\n   The caption.\n\n   The legend.", "The caption.\n\nThe legend."),
         (".. rubric:: Notes", "**Notes**"),
+        ("It is [1]_. A\\ [#]_, b [#n]_ and c [*]_.\n\n.. [#n] Named.\n.. [#] *So*.\n.. [1] One.\n.. [*] Star.",
+         "It is (One.). A (*So*.), b (Named.) and c (Star.)."),
+        ("It is [1]_, or [2]_.\n\n.. [1] One.\n\n   More.\n.. [2] See [1]_.", "It is, or.\n\nOne.\n\nMore.\n\nSee."),
+        (f"{'It is [1]_. ' * 6}\n\n.. [1] One.", f"{'It is. ' * 6}".strip() + "\n\nOne."),
+        (f"It is [1]_.\n\n.. [1] {'x' * 400}", f"It is.\n\n{'x' * 400}"),
+        ("See [Ab1]_ and [3]_.\n\n.. [Ab1] A *paper*.", "See Ab1 and.\n\n**Ab1**: A *paper*."),
     ],
 )  # fmt: skip
 def test_directives_and_blocks(text: str, expected: str) -> None:
