@@ -26,9 +26,9 @@ class Block:
     `text` is code as it stands (`code`); else inline Markdown: of a heading, a paragraph or an item (whose further
     blocks are `children`), the title of an admonition, the label of a tab, the term of a definition. A line break that
     a reader sees is a newline in it. `level` is that of a heading (1 to 6), or the first number of an ordered list (0
-    for bullets). `language` is that of code, or empty. `header` and `rows` are the cells of a table, inline Markdown
-    too; a table without names of columns has no header. Lines are those of the document, 1-based and inclusive; 0 where
-    it has none. `row_lines` are those where the rows begin, if the reader knows them.
+    for bullets, -1 for numbers from 0). `language` is that of code, or empty. `header` and `rows` are the cells of a
+    table, inline Markdown too; a table without names of columns has no header. Lines are those of the document, 1-based
+    and inclusive; 0 where it has none. `row_lines` are those where the rows begin, if the reader knows them.
     """
 
     kind: BlockKind

@@ -80,11 +80,15 @@ _SHORT_FORMULA = re.compile(
 _NAME_BLANK = re.compile(r"(?<!\d)[-_]|[-_](?!\d)")
 # Where a role leads to, behind what it shows.
 _TARGET = re.compile(r"(?<=\S)[ ]?<[^<>]{1,300}>$")
-# A role of MyST; what stands between two parts in code is none.
+# A value that is set before markup is read, and what Jekyll does not look for one in.
+_VALUE = re.compile(
+    r"\{%-?[ \t]*raw[ \t]*-?%\}(?>(?:[^{]|\{(?!%-?[ \t]*endraw\b))*)|\{\{-?[ ]*(?P<name>[\w.-]{1,80}?)[ ]*-?\}\}"
+)
 # What begins an address of MyST: of the project, or of the inventory of another one.
 _MYST = re.compile(r"(?:project|inv):")
 _PROJECT = re.compile(r"^[\w.-]{1,60}:(?=[^\s:])")
-_ROLE = re.compile(r"(?<![`\\])\{([\w:+-]{1,60})\}`([^`]{1,300})`(?!`)|" + _CODE)
+# A role of MyST, which the first mark ends; what stands between two parts in code is none.
+_ROLE = re.compile(r"(?<![`\\])\{([\w:+-]{1,60})\}`([^`]{1,300})`|" + _CODE)
 # A link to a name that another tool knows, as those of mdBook, MkDocs and rustdoc do; the text may be the name.
 _NAMED_LINK = re.compile(
     r"(?<![\w\]\\!])\[([^\[\]\n]{1,300})\]"
@@ -490,6 +494,26 @@ def to_title(text: str) -> str:
     return to_plain(_ROLE.sub(write_role, _ATTRIBUTES.sub("", text)))
 
 
+def fill_values(text: str, names: Mapping[str, str]) -> str:
+    """Return a document with the values that are set before its markup is read, also in code; what is raw has none.
+
+    The names of such values end with their braces, as those of a site of Jekyll do.
+
+    >>> fill_values("`{{ a }}` {{b}} {{c}}d", {"{{a}}": "1", "{{b": "2", "{{c}}": "c"})
+    '`1` {{b}} {{c}}d'
+    """
+    is_filled = any(name.endswith("}}") for name in names)
+    return _VALUE.sub(lambda match: _find_value(match, names), text) if is_filled else text
+
+
+def _find_value(match: re.Match[str], names: Mapping[str, str]) -> str:
+    name = match["name"] or ""
+    value = names.get(f"{{{{{name}}}}}", match[0])
+    # Where nobody knows it, its name would be one with a word beside it.
+    before, after = match.string[match.start() - 1 : match.start()], match.string[match.end() : match.end() + 1]
+    return match[0] if value == name and (before.isalnum() or after.isalnum()) else value
+
+
 def name_label(label: str) -> str:
     """Return what can be read of the name of a page, or of a part of another one.
 
@@ -536,14 +560,16 @@ def write_role(match: re.Match[str], labels: Mapping[str, str] = MappingProxyTyp
     name = _TARGET.sub("", content)
     if _ICON_ROLES.fullmatch(role):
         return ""
+    is_title = name != content
     if role in _REFERENCE_ROLES or (role == "any" and name in labels):
         # The number is not known.
-        return labels.get(name) or name_label(_NUMBER_FIELD.sub("", name))
-    if _OBJECT_ROLES.fullmatch(role):
+        title = _NUMBER_FIELD.sub("", name)
+        return title if is_title else labels.get(name) or name_label(title)
+    if _OBJECT_ROLES.fullmatch(role) and not is_title:
         name = name.removeprefix(".")
     if role == "math" and is_formula(name):
         return write_code(name)
-    if role in CALLABLE_ROLES and content.endswith(name) and not name.endswith(")"):
+    if role in CALLABLE_ROLES and not is_title and not name.endswith(")"):
         name += "()"
     if _CODE_ROLES.fullmatch(role):
         return f"`{name[1:].rpartition('.')[2] if SHORT_NAME.match(name) else name.lstrip('!')}`"

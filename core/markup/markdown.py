@@ -38,6 +38,7 @@ from core.markup.inline import (
     clean_inline,
     clean_title,
     escape_tags,
+    fill_values,
     find_picture,
     is_formula,
     name_logo,
@@ -102,10 +103,6 @@ _LABELLED: dict[str, BlockKind] = {
     **dict.fromkeys(("group-tab", "margin", "rubric", "sidebar", "tab", "tab-item", "topic"), "tab"),
 }
 _CODE_GROUPS = frozenset(("code-group", "codegroup"))
-# A value of a site, which Jekyll sets before it reads Markdown, also in code; what is raw has none.
-_SITE_VALUE = re.compile(
-    r"\{%-?[ \t]*raw[ \t]*-?%\}(?>(?:[^{]|\{(?!%-?[ \t]*endraw\b))*)|(\{\{)-?[ ]*(site\.[\w.-]{1,80}?)[ ]*-?\}\}"
-)
 _SENTENCE_ENDS = (".", "!", "?", "。", "！", "？")
 # What divides a card from its head and its foot.
 _CARDS = frozenset(("card", "grid-item-card"))
@@ -130,8 +127,7 @@ def read_markdown(
     >>> [block.text for block in read_markdown("# Start\\n\\nRead *on*, [here](a.md). <!-- no -->")]
     ['Start', 'Read *on*, here.']
     """
-    if any(name.startswith("{{site.") for name in names):
-        text = _SITE_VALUE.sub(lambda match: names.get(f"{match[1]}{match[2]}", match[0]), text)
+    text = fill_values(text, names)
     source = read_source(text, is_mdx=is_mdx)
     has_indented_code = has_indented_code and not source.is_mdx
     body = "\n".join(source.lines)
@@ -315,7 +311,7 @@ class _Reader:
         return [*self.read(lines[:first], numbers), table] if first else [table]
 
     def _read_list(self, token: Token, inner: Sequence[Token]) -> Sequence[Block]:
-        level = int(token.attrGet("start") or 1) if token.type.startswith("ordered") else 0
+        level = (int(token.attrs.get("start", 1)) or -1) if token.type.startswith("ordered") else 0
         items = self._read_tokens(inner)
         return self._make("list", token, children=items, level=level) if items else []
 

@@ -72,7 +72,7 @@ def _flatten(blocks: Sequence[Block]) -> Iterator[Statement]:
         elif block.kind == "paragraph":
             yield from _read_prose(block.text, is_item=False)
         elif block.kind == "list" and block.level:
-            for number, item in enumerate(block.children, block.level):
+            for number, item in enumerate(block.children, max(block.level, 0)):
                 yield from _flatten_container(item, number)
         else:
             yield from _flatten_container(block)

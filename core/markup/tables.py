@@ -32,6 +32,8 @@ def join_texts(blocks: Iterable[Block]) -> str:
 
     >>> join_texts([Block("list", children=(Block("item", "Fill it"), Block("item", "Start it")), level=3)])
     '3. Fill it\\n4. Start it'
+    >>> join_texts([Block("list", children=(Block("item", "Fill it"), Block("item", "Start it")), level=-1)])
+    '0. Fill it\\n1. Start it'
     """
     return "\n".join(filter(None, _iter_texts(blocks, 0)))
 
@@ -45,7 +47,7 @@ def _iter_texts(blocks: Iterable[Block], depth: int) -> Iterator[str]:
         yield from (", ".join(filter(None, row)) for row in (block.header, *block.rows))
         if block.kind == "list" and (block.level or len(block.children) > 1):
             bullet = BULLETS[min(depth, len(BULLETS) - 1)]
-            for number, item in enumerate(block.children, block.level):
+            for number, item in enumerate(block.children, max(block.level, 0)):
                 text = "\n".join(filter(None, _iter_texts([item], depth + 1)))
                 # Code of several lines has its own.
                 mark = "" if text.startswith("```") else f"{number}. " if block.level else f"{bullet} "

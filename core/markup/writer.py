@@ -111,7 +111,7 @@ def _write_code(block: Block) -> str:
 
 def _write_list(block: Block) -> str:
     is_tight = not any(child.kind != "list" for item in block.children for child in item.children)
-    markers = [f"{number}. " if block.level else "- " for number, _ in enumerate(block.children, block.level)]
+    markers = [f"{number}. " if block.level else "- " for number, _ in enumerate(block.children, max(block.level, 0))]
     items = [_write_item(item, marker) for item, marker in zip(block.children, markers, strict=True)]
     return ("\n" if is_tight else "\n\n").join(items)
 

@@ -319,7 +319,7 @@ def _restore(whole: Block, units: Sequence[_Unit], depth: int) -> list[Block]:
         return [replace(whole, children=tuple(parts[has_text:]))] if is_begun else parts
     if whole.kind == "list":
         outside = list(takewhile(lambda part: part.kind != "item", parts))
-        level = whole.level and whole.level + bool(outside) + _find(whole.children, first)
+        level = whole.level and (max(whole.level, 0) + bool(outside) + _find(whole.children, first) or whole.level)
         items = tuple(parts[len(outside) :])
         return [*outside, *([replace(whole, level=level, children=items)] if items else [])]
     return [replace(whole, children=tuple(_strip_breaks(parts)))]

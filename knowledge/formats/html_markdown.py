@@ -317,7 +317,8 @@ def _open(element: Any, builder: _Builder) -> None:
         builder.open("list", element)
     elif tag == "ol":
         start = element.get("start", "1")
-        builder.open("list", element, level=int(start) if start.isdecimal() and len(start) <= MAX_DIGITS else 1)
+        is_number = start.isdecimal() and len(start) <= MAX_DIGITS
+        builder.open("list", element, level=(int(start) or -1) if is_number else 1)
     elif tag == "li":
         builder.open_item(element)
     elif tag in _QUOTE_KINDS:

@@ -28,12 +28,22 @@ MAX_OUTPUT_CHARS = 800
 def read_notebook(text: str) -> str:
     """Return a notebook as Markdown. Raises `FormatError`."""
     notebook = json.loads(text)
-    # Before version 4, cells were on sheets.
-    sheets = notebook.get("worksheets", [notebook])
     limits = ParseLimits()
     language = _find_language(notebook.get("metadata", {}))
-    parts = (part for sheet in sheets for cell in sheet["cells"] for part in _read_cell(cell, language))
+    parts = (part for cell in _iter_cells(notebook) for part in _read_cell(cell, language))
     return "\n\n".join(limits.consume(part) for part in parts if part)
+
+
+@map_parser_errors
+def read_prose(text: str) -> str:
+    """Return the cells of a notebook that are Markdown as they are written. Raises `FormatError`."""
+    cells = (cell for cell in _iter_cells(json.loads(text)) if cell.get("cell_type") == "markdown")
+    return "\n\n".join(_join(cell.get("source", "")) for cell in cells)
+
+
+def _iter_cells(notebook: Any) -> Iterator[Any]:
+    # Before version 4, cells were on sheets.
+    return (cell for sheet in notebook.get("worksheets", [notebook]) for cell in sheet["cells"])
 
 
 def _find_language(metadata: Any) -> str:

@@ -7,8 +7,6 @@ of a site shows the description of a page.
 
 from __future__ import annotations
 
-import ast
-import json
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,31 +17,26 @@ from core.markup.front_matter import SHOWN_DESCRIPTION, find_substitutions, read
 from core.markup.inline import normalize_label, to_title
 from knowledge.formats.asciidoc_inline import MAX_VALUE_CHARS, resolve_attributes
 from knowledge.formats.asciidoc_lines import find_titles
-from knowledge.formats.include_parts import parse_python
 from knowledge.formats.includes import find_candidates, read_component_attributes, read_value
-from knowledge.formats.inline import escape, find_sign, make_link
+from knowledge.formats.inline import find_sign
 from knowledge.formats.languages import find_markup
+from knowledge.formats.notebook import read_prose
+from knowledge.formats.sphinx_settings import clean_rst, read_sphinx_values
+from knowledge.parsing.limits import FormatError
 
 KINDS = frozenset(("asciidoc", "markdown", "rst"))
 _MAX_TITLE_CHARS = 300
 # From a page to what it begins with, and so on.
 _MAX_HOPS = 3
-# What a string of a configuration is joined from.
-_MAX_PARTS = 20
 _RST_REFERENCE = re.compile(
     r":(?:ref|numref|doc):`([^`<>]{1,300})`|(?<![\w|])(\|\w(?:[\w .+-]{0,60}\w)?\|)(?![\w|])"
-    r"|(?<![\w:`]):(?!(?:ref|numref|doc):)([a-z][\w-]{0,30}):(`[^`<>\n]{1,100}`)"
+    r"|(?<![\w:`]):(?!(?:ref|numref|doc):)([a-z][\w-]{0,30}):(`[^`<>\n]{1,100}``?)|(\{\{)[ ]?([\w.-]{1,80}?)[ ]?\}\}"
 )
 _RST_LABEL = re.compile(r"\.\. _(?:`([^`]+)`|([^:`]+)):[ \t]*$")
 _RST_UNDERLINE = re.compile(r"([!-/:-@\[-`{-~])\1{2,}[ \t]*$")
-_RST_ROLE = re.compile(r":[\w:+-]{1,40}:`([^`<>]{1,200}?)[ ]?(?:<[^<>`]{0,200}>)?`")
-_RST_VALUE = re.compile(r"\.\. (\|[^|\n]{1,80}\|)[ \t]+replace::[ \t]+([^\n\"]{1,300})")
 _RST_NAME = re.compile(r"\|\w(?:[\w .+-]{0,60}\w)?\|")
-_PYTHON_CONSTANT = re.compile(r"^(\w+)[ \t]*=[ \t]*[\"']([^\"'\n{}]{1,200})[\"'][ \t]*$", re.MULTILINE)
-_SPHINX_SETTINGS = ("extlinks", "myst_substitutions")
-_PYTHON_FIELD = re.compile(r"\{([^{}\n]{0,100})\}|%\(?\w")
 _MYST_LABEL = re.compile(r"^\(([^()\n]{1,200})\)=[ \t]*\n(?:[ \t]*\n)?#{1,6}[ \t]+([^\n]+)", re.MULTILINE)
-_MARKDOWN_HEADING = re.compile(r"^#[ \t]+(\S.*)$", re.MULTILINE)
+_MARKDOWN_HEADING = re.compile(r"^#[ \t]+(\S.*)$|(?:\A|(?<=\n\n))(\w.*)\n=+[ \t]*$", re.MULTILINE)
 _MARKDOWN_REFERENCE = re.compile(
     r"\{(?:ref|numref|doc)\}`([^`<>]{1,300})`|(?<!\w)\[\]\(([^()\s]{1,300})\)|(\{\{)-?[ ]*([\w.-]{1,80}?)[ ]*-?\}\}"
     r"|(?<![\w`])\{(?!(?:ref|numref|doc)\})([a-z][\w-]{0,30})\}(`[^`<>\n]{1,100}`)"
@@ -52,14 +45,11 @@ _ASCIIDOC_TITLE = re.compile(r"^=[ \t]+(\S.*)$", re.MULTILINE)
 _ASCIIDOC_INCLUDE = re.compile(r"^include::([^\s\[\]]{1,300})\[", re.MULTILINE)
 _ASCIIDOC_ENTRY = re.compile(r"^:([\w-]+):[ \t]+(\S.*)$", re.MULTILINE)
 _ASCIIDOC_REFERENCE = re.compile(r"xref:([^\s\[\]]{1,300})\[\]|<<([^<>,\n]{1,300}),?>>|(\{[\w-]{1,100}\})")
+# What Sphinx has in each project.
+_SPHINX_LABELS = {"genindex": "Index", "modindex": "Module Index", "search": "Search Page"}
 # The examples of a gallery: the beginning of their files' names, and of the labels that lead to them.
 _EXAMPLE_START = "plot_"
 _EXAMPLE_LABEL = "sphx_glr_"
-# The first heading of a notebook: one of the strings that are the lines of a cell, or where its only string begins.
-_NOTEBOOK_TITLE = re.compile(
-    r"\"cell_type\":\s*+\"markdown\"[^\[\]]{0,500}\"source\":\s*+\[?+\s*+"
-    r"(?>(?:\"(?!#[ ])(?>(?:[^\"\\]|\\.)*)\",\s*+)*)\"#[ ]++((?:[^\"\\]|\\[^n]){1,300})"
-)
 _JEKYLL_VALUE = re.compile(r"^([A-Za-z][\w-]*):[ \t]+([^\s&*!|>{\[#][^\n]*)$", re.MULTILINE)
 # What the reader of a page does not see, or is no heading: comments and code.
 _MARKDOWN_HIDDEN = re.compile(
@@ -132,7 +122,7 @@ def read_outline(kind: str, text: str) -> Outline:
         "markdown": lambda: _read_markdown(text),
         "notebook": lambda: _read_notebook(text),
         "rst": lambda: _read_rst(text),
-        "sphinx": lambda: Outline(values=_read_sphinx_values(text)),
+        "sphinx": lambda: Outline(values=read_sphinx_values(text)),
         "text": lambda: Outline(""),
     }
     kind = find_markup(text) if kind == "text" else kind
@@ -178,10 +168,14 @@ class Names:
                 self._pages.setdefault(_find_asciidoc_path(path, alias), outline)
 
     def find(self, path: str, kind: str, references: Iterable[str]) -> dict[str, str]:
-        """Return the titles and values that references of a page lead to, by the references; others are left out."""
+        """Return the titles and values that references of a page lead to, by the references; others are left out.
+
+        A reference to a value that is set before markup is read, also in code, ends with its braces there.
+        """
         finder = self._find_asciidoc if kind == "asciidoc" else self._find_sphinx
         found = {reference: finder(path, reference) for reference in references}
-        return {reference: title for reference, title in found.items() if title}
+        closed = {f"{name}}}}}": self._find_value(path, f"{name}}}}}") for name in found if name.startswith("{{")}
+        return {reference: title for reference, title in (found | closed).items() if title}
 
     def _find_value(self, path: str, name: str) -> str:
         return next((values[name] for values in self._iter_values(path) if name in values), "")
@@ -215,7 +209,8 @@ class Names:
         page, colon, section = reference.partition(":")
         if colon and self._find_page(path, page if page.startswith("/") else f"/{page}"):
             return section
-        return "" if part or "://" in target else self._find_page(path, _SUFFIX.sub("", target))
+        title = "" if part or "://" in target else self._find_page(path, _SUFFIX.sub("", target))
+        return title or _SPHINX_LABELS.get(label, "")
 
     def _find_page(self, path: str, target: str) -> str:
         """Return the title of a page, which is named from the folder of another one or from a folder above that."""
@@ -338,7 +333,7 @@ def _read_markdown(text: str) -> Outline:
     references = find_references("markdown", text)
     text = _MARKDOWN_HIDDEN.sub("", text)
     heading = _MARKDOWN_HEADING.search(text)
-    title = read_title(text) or (heading[1] if heading else "")
+    title = read_title(text) or (heading[1] or heading[2] if heading else "")
     labels = {normalize_label(name): to_title(label_title) for name, label_title in _MYST_LABEL.findall(text)}
     return Outline(to_title(title), labels, {}, references)
 
@@ -353,7 +348,7 @@ def _read_rst(text: str) -> Outline:
         if label := _RST_LABEL.match(line):
             names.append(normalize_label((label[1] or label[2]).replace("\\", "")))
         elif _is_rst_title(line, following):
-            title = _clean_rst(line)
+            title = clean_rst(line)
             first_title = first_title or title
             labels |= {name: title for name in names if name not in labels}
             names = []
@@ -374,83 +369,15 @@ def _read_example(text: str) -> Outline:
 
 
 def _read_notebook(text: str) -> Outline:
-    heading = _NOTEBOOK_TITLE.search(text)
     try:
-        title = json.loads(f'"{heading[1]}"', strict=False) if heading else ""
-    except ValueError:
+        title = _read_markdown(read_prose(text)).title
+    except FormatError:
+        # That it cannot be read is said where it is.
         title = ""
-    return Outline(to_title(replace_lone_surrogates(title)))
+    return Outline(replace_lone_surrogates(title))
 
 
 def _read_jekyll_values(text: str) -> dict[str, str]:
     """Return the values of one line of a site of Jekyll, or of a Jupyter Book, by the names that pages use."""
-    values = {f"{{{{site.{name}": read_value(value) for name, value in _JEKYLL_VALUE.findall(text)}
+    values = {f"{{{{site.{name}}}}}": read_value(value) for name, value in _JEKYLL_VALUE.findall(text)}
     return values | find_substitutions(text.split("\n"))
-
-
-def _read_sphinx_values(text: str) -> dict[str, str]:
-    """Return the substitutions that a configuration of Sphinx gives to each page. None of it is run."""
-    constants = dict(_PYTHON_CONSTANT.findall(text))
-    values = {f"|{name}|": constants[name] for name in ("release", "version") if name in constants}
-    for name, value in _RST_VALUE.findall(text):
-        resolved = _PYTHON_FIELD.sub(lambda match: constants.get(match[1], match[0]), value)
-        # What is open here ends behind a quotation mark or in the next line.
-        if not _PYTHON_FIELD.search(resolved) and "{" not in resolved:
-            values[name] = _clean_rst(resolved)
-    return values | _read_sphinx_settings(text, constants)
-
-
-def _read_sphinx_settings(text: str, constants: Mapping[str, str]) -> dict[str, str]:
-    """Return links by their roles, with `%s` for what is in one, and substitutions of MyST.
-
-    Known are those that are literals, and strings that others are joined from.
-    """
-    values: dict[str, str] = {}
-    for node in parse_python(text) if any(name in text for name in _SPHINX_SETTINGS) else ():
-        if not isinstance(node, ast.Assign | ast.AnnAssign) or not isinstance(node.value, ast.Dict):
-            continue
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        names = [target.id for target in targets if isinstance(target, ast.Name)]
-        for key, value in zip(node.value.keys, node.value.values, strict=True):
-            match names, _evaluate(key, constants), _evaluate(value, constants):
-                case ["extlinks"], str(role), (str(address), caption):
-                    caption = str(caption or address)
-                    shown = caption if "%s" in caption else f"{caption}%s"
-                    values[f"{role}`"] = make_link(escape(shown), address)
-                case ["myst_substitutions"], str(name), str() | int() | float() as shown:
-                    values["{{" + name] = str(shown)
-    # A literal may have half of a character.
-    return {replace_lone_surrogates(name): replace_lone_surrogates(value) for name, value in values.items()}
-
-
-def _evaluate(node: ast.expr | None, constants: Mapping[str, str]) -> object:
-    """Return the value of an expression that has nothing but literals and constants, or nothing."""
-    try:
-        return ast.literal_eval(_Constants(constants).visit(node)) if node is not None else None
-    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
-        return None
-
-
-class _Constants(ast.NodeTransformer):
-    """Puts the values of constants in place of their names, also in strings that have fields for them."""
-
-    def __init__(self, constants: Mapping[str, str]) -> None:
-        self._constants = constants
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        value = self._constants.get(node.id)
-        return node if value is None else ast.Constant(value)
-
-    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.expr:
-        texts: list[str] = []
-        for part in node.values[:_MAX_PARTS]:
-            match part:
-                case ast.Constant(value=str(text)):
-                    texts.append(text)
-                case ast.FormattedValue(value=ast.Name(id=name), conversion=-1, format_spec=None):
-                    texts.append(self._constants.get(name, ""))
-        return ast.Constant("".join(texts)) if len(list(filter(None, texts))) == len(node.values) else node
-
-
-def _clean_rst(text: str) -> str:
-    return _RST_ROLE.sub(r"\1", text.strip()).replace("`", "").replace("*", "").replace("\\ ", "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby, islice, zip_longest
@@ -11,7 +12,7 @@ from typing import Any
 
 from core.markup.document import Block
 from core.markup.hidden_code import strip_hidden
-from core.markup.inline import join_lines, name_label, normalize_label
+from core.markup.inline import MAX_NOTE_CHARS, MAX_NOTE_MARKS, fill_values, join_lines, name_label, normalize_label
 from core.markup.markdown import read_markdown
 from core.markup.tables import join_texts
 from core.markup.writer import MAX_HEADING_LEVEL
@@ -52,7 +53,7 @@ def read_rst(text: str, names: Mapping[str, str] = MappingProxyType({})) -> tupl
     # It takes half a second, and few sources need it.
     from knowledge.formats.rst_parser import parse
 
-    lines = text.splitlines()
+    lines = fill_values(text, names).splitlines()
     if sum(_ADORNMENT.fullmatch(line) is not None for line in lines) > _MAX_ADORNMENTS:
         return tuple(_read_plain(lines))
     return _Reader(parse(lines), lines, names).read()
@@ -79,12 +80,14 @@ class _Reader:
         self._readers: dict[str, Callable[[Any], Iterable[Block]]] = {
             "attribution": lambda it: [self._make("paragraph", it, f"— {self._inline.write(it)}")],
             "bullet_list": self._read_list,
+            "citation": lambda it: self._wrap("definition", it, escape(it[0].astext())),
             "container": self._read_container,
             "definition_list_item": self._read_definition,
             "block_quote": lambda it: self._wrap("quote", it),
             "doctest_block": lambda it: [self._make("code", it, strip_hidden(it.astext()), language="python")],
             "enumerated_list": self._read_list,
             "field": self._read_field,
+            "footnote": lambda it: [] if self._inline.has_placed(it) else self._read_children(it),
             "line_block": self._read_line_block,
             "literal_block": self._read_code,
             "math_block": lambda it: [self._make("code", it, it.astext(), language="math")],
@@ -141,7 +144,7 @@ class _Reader:
 
     def _read_list(self, node: Any) -> list[Block]:
         items = tuple(item for child in node.children for item in self._read_item(child))
-        start = node.get("start", 1) if node.tagname == "enumerated_list" else 0
+        start = (node.get("start", 1) or -1) if node.tagname == "enumerated_list" else 0
         letter = _FIRST_LETTERS.get(node.get("enumtype", "")) if start > 1 or len(items) == 1 else None
         if letter:
             # It goes on from another one, or is a name: "J. Smith".
@@ -172,7 +175,8 @@ class _Reader:
     def _read_field(self, node: Any) -> list[Block]:
         """Read a field: of a docstring, or what a page says of itself."""
         name = node[0].astext().strip()
-        if name.lower() in _METADATA or not node[1].children:
+        # What a theme is told has more names behind it.
+        if name.lower().partition(".")[0] in _METADATA or not node[1].children:
             return []
         kind, _, subject = name.partition(" ")
         # Its type may stand before its name.
@@ -224,23 +228,7 @@ class _Reader:
             return [replace(block, start_line=start, end_line=end) for block in read_fragment_blocks(node[0].astext())]
         if kind == "list-table":
             return self._read_list_table(node, title)
-        if kind == "glossary":
-            return list(self._read_glossary(node))
         return self._read_children(node) if kind in ("group", "highlight") else self._wrap(kind, node, title)
-
-    def _read_glossary(self, node: Any) -> Iterator[Block]:
-        """Yield the entries of a glossary, in which terms on lines of their own share what is below them."""
-        meaning: Any = None
-        children = [child for child in node.children if child.tagname != "system_message"]
-        for child, following in zip_longest(children, children[1:]):
-            is_term = child.tagname == "paragraph" and following is not None and following.tagname == "block_quote"
-            if is_term:
-                meaning = following
-                terms = ", ".join(self._inline.write_lines(child))
-                start, _ = self._locate(child)
-                yield Block("definition", terms, tuple(self._read_children(meaning)), start_line=start, end_line=start)
-            elif child is not meaning:
-                yield from self._read_node(child)
 
     def _read_list_table(self, node: Any, title: str) -> list[Block]:
         rows: list[tuple[str, ...]] = []
@@ -316,6 +304,37 @@ def _find_labels(document: Any) -> dict[str, str]:
     return labels
 
 
+def _find_notes(document: Any) -> dict[int, Any]:
+    """Return the short footnotes that are marked in few places, by the ids of the nodes that are their marks.
+
+    They can stand there. Those that have no name belong to the marks without one, in order.
+    """
+    notes = list(document.findall(lambda node: node.tagname == "footnote"))
+    by_name = {name: note for note in notes for name in note["names"]}
+    unnamed = {
+        sign: iter([each for each in notes if each.get("auto") == sign and not each["names"]]) for sign in (1, "*")
+    }
+    found: dict[int, Any] = {}
+    for mark in document.findall(lambda node: node.tagname == "footnote_reference"):
+        note = (
+            by_name.get(mark["refname"]) if "refname" in mark else next(unnamed.get(mark.get("auto"), iter(())), None)
+        )
+        if note is not None and mark.parent.tagname != "substitution_definition":
+            found[id(mark)] = note
+    counts = Counter(map(id, found.values()))
+    return {mark: note for mark, note in found.items() if counts[id(note)] <= MAX_NOTE_MARKS and _is_short(note)}
+
+
+def _is_short(note: Any) -> bool:
+    paragraphs = [child for child in note.children if child.tagname != "label"]
+    is_paragraph = [child.tagname for child in paragraphs] == ["paragraph"]
+    return is_paragraph and len(note.astext()) <= MAX_NOTE_CHARS and not _has_mark(note)
+
+
+def _has_mark(node: Any) -> bool:
+    return next(iter(node.findall(lambda child: child.tagname == "footnote_reference")), None) is not None
+
+
 class _InlineWriter:
     """Writes the text of a node as inline Markdown."""
 
@@ -331,25 +350,33 @@ class _InlineWriter:
             if target.get("anonymous"):
                 anonymous_targets.append(target)
         self._next_anonymous = iter(anonymous_targets)
+        self._notes = _find_notes(document)
+        self._placed_notes = {id(note) for note in self._notes.values()}
         self._labels = {normalize_label(name): title for name, title in names.items()} | _find_labels(document)
 
     def write(self, node: Any) -> str:
         """Return what is in a node, in one line."""
         return join_lines(self._write_children(node))
 
-    def write_lines(self, node: Any) -> list[str]:
-        """Return what is in a node, in lines as the source has them."""
-        return [" ".join(line.split()) for line in self._write_children(node).split("\n") if line.strip()]
+    def has_placed(self, note: Any) -> bool:
+        """Return whether a footnote stands where its marks are."""
+        return id(note) in self._placed_notes
 
     def _write_children(self, node: Any) -> str:
         """Return what is in a node. A mark that means nothing is a piece of text of its own."""
-        groups = groupby(node.children, lambda child: child.tagname in ("#text", "problematic"))
-        return "".join(
-            escape("".join(child.astext() for child in children))
-            if is_plain
-            else "".join(map(self._write_node, children))
-            for is_plain, children in groups
-        )
+        pieces: list[str] = []
+        for is_plain, children in groupby(node.children, lambda child: child.tagname in ("#text", "problematic")):
+            if is_plain:
+                pieces.append(escape("".join(child.astext() for child in children)))
+                continue
+            for child in children:
+                if child.tagname == "footnote_reference":
+                    pieces[-1:] = [piece.rstrip() for piece in pieces[-1:]]
+                    note = self._notes.get(id(child))
+                    pieces.append(f" ({self.write(note[-1])})" if note is not None else "")
+                else:
+                    pieces.append(self._write_node(child))
+        return "".join(pieces)
 
     def _write_node(self, node: Any) -> str:
         name = node.tagname
@@ -357,7 +384,7 @@ class _InlineWriter:
             return make_code(node.astext())
         if name == "substitution_reference":
             return self._substitute(node)
-        if name in _HIDDEN or name == "footnote_reference":
+        if name in _HIDDEN:
             return ""
         if link := self._names.get(node.get("role", "")):
             return link

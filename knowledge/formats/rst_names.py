@@ -36,7 +36,7 @@ VERSIONS = {
 CONTAINERS = frozenset(
     """
     card-carousel class compound container cssclass div doctest-remote-data doctest-requires doctest-skip
-    flat-table glossary grid hlist ifconfig only rst-class tab-set
+    flat-table grid hlist ifconfig only rst-class tab-set
     tab-set-code table tabs toggle unordered
     """.split()  # noqa: SIM905
 )

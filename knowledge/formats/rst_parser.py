@@ -9,12 +9,14 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache, partial
+from itertools import pairwise
 from typing import Any
 
 from docutils import nodes
 from docutils.frontend import get_default_settings
 from docutils.parsers.rst import Directive, Parser, directives, roles, states
 from docutils.parsers.rst.directives.tables import CSVTable
+from docutils.statemachine import StringList
 from docutils.utils import new_document
 
 from core.markup.directives import CODES, LANGUAGES, SILENT
@@ -250,10 +252,12 @@ class _AnyDirective(Directive):
             return self._make_admonition(name, argument, head_size)
         is_described = name in OBJECTS and (":" in full_name or _PYTHON_CLASS.match(title))
         if name in CONTAINERS and not is_described:
-            container = self._make_container("glossary" if name == "glossary" else "group", "", head_size)
+            container = self._make_container("group", "", head_size)
             if name == "table" and title:
                 container[0].insert(0, self._parse_paragraph(title))
             return container
+        if name == "glossary":
+            return self._make_glossary(head_size)
         if name in TABS:
             return self._make_tab(name, title, head_size)
         if name == "rubric":
@@ -333,6 +337,27 @@ class _AnyDirective(Directive):
         container = _make_container("definition", self.lineno, *(terms or self._parse_inline(" ".join(argument))))
         return [self._parse_rest(container, head_size)]
 
+    def _make_glossary(self, head_size: int) -> list[Any]:
+        """Return terms, one a line, of which one or several have their meaning below them, indented as Sphinx reads it.
+
+        The first line of a meaning says how deep all of it is, though others may have less before them.
+        """
+        entries: list[Any] = []
+        terms: list[str] = []
+        starts = [number for number, line in enumerate(self.content) if number >= head_size and line[:1].strip()]
+        for start, end in pairwise([*starts, len(self.content)]):
+            if self.content[start].startswith(".. "):
+                continue
+            # What a term is sorted by is not shown.
+            terms.append(self.content[start].partition(" : ")[0])
+            body = self.content[start + 1 : end]
+            if any(body) or end == len(self.content):
+                line = self.content_offset + start + 1
+                entries.append(_make_container("definition", line, *self._parse_inline(", ".join(terms))))
+                self._parse_content(_strip_margin(body), self.content_offset + start + 1, entries[-1])
+                terms = []
+        return entries
+
     def _parse_inline(self, text: str) -> list[Any]:
         return list(self.state.inline_text(text, self.lineno)[0]) if text else []
 
@@ -342,12 +367,14 @@ class _AnyDirective(Directive):
         return paragraph
 
     def _parse_rest(self, container: Any, head_size: int) -> Any:
-        content = self.content[head_size:]
+        return self._parse_content(self.content[head_size:], self.content_offset + head_size, container)
+
+    def _parse_content(self, content: Any, offset: int, container: Any) -> Any:
         memo = self.state.memo
         styles = memo.title_styles
         # How titles are underlined in it says nothing of those below it.
         memo.title_styles = [*styles]
-        self.state.nested_parse(content, self.content_offset + head_size, container, match_titles=True)
+        self.state.nested_parse(content, offset, container, match_titles=True)
         memo.title_styles = styles
         return container
 
@@ -365,6 +392,13 @@ class _ListTable(_AnyDirective):
         count = (options.get("header-rows") or "0").strip()
         container["header_rows"] = int(count) if count.isdecimal() and len(count) < 3 else 0
         return [self._parse_rest(container, head_size)]
+
+
+def _strip_margin(lines: Any) -> Any:
+    """Return lines without the margin that the first one with a text has; of one that has less, without what it has."""
+    margins = [len(line) - len(line.lstrip()) for line in lines]
+    margin = next((margin for margin, line in zip(margins, lines, strict=True) if line.strip()), 0)
+    return StringList([line[min(margin, own) :] for own, line in zip(margins, lines, strict=True)], items=lines.items)
 
 
 def _make_container(kind: str, line: int, *title: Any) -> Any:

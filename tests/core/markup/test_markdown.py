@@ -95,6 +95,7 @@ def labels(text: str) -> list[tuple[str, str]]:
         ("See {class}`~.Result` and {meth}`~.a.b`.", "See `Result` and `b()`."),
         ("See {ref}`other-part`, {doc}`/guide/first_steps`, [](#Run.stop).", "See other part, first steps, Run.stop."),
         ("A {class}`Viewer<napari.Viewer>` and {ref}`it <a>`.", "A `Viewer` and it."),
+        ("See {ref}`docs/log.md <log>`, {func}`.run <a.b>`, {pr}`12``.", "See docs/log.md, `.run`, #12`."),
         (
             "See {any}`a.solve`, {any}`the way <a.solve>` or {any}`run(...)<r>`.",
             "See `a.solve`, `the way` or `run(...)`.",
@@ -150,6 +151,7 @@ def test_an_address_that_holds_data_is_no_text(link: str) -> None:
 def test_references_show_the_title_of_a_part_of_the_page() -> None:
     text = "(start)=\n\n# The *start*\n\nSee {ref}`start`, {ref}`here <start>`, {any}`start` and [](#start)."
     assert read_markdown(text)[-1].text == "See The start, here, The start and The start."
+    assert read_markdown(f"{text} To {{ref}}`start <start>`.")[-1].text.endswith("To start.")
 
 
 def test_braces_with_a_value_are_text() -> None:

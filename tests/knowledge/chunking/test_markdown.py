@@ -141,6 +141,14 @@ def test_list_items_are_not_cut() -> None:
         assert piece.text.count("detail one") == piece.text.count("detail two") == piece.text.count("- item")
 
 
+def test_numbers_from_zero_go_on_in_the_next_passage() -> None:
+    items = [f"{number}. item {number}: " + "word " * 20 for number in range(12)]
+    pieces = markdown("# List\n\n" + "\n".join(items), 100)
+    lines = [line for piece in pieces for line in piece.text.split("\n") if "item" in line]
+    assert len(pieces) > 2
+    assert [line.split(".")[0] for line in lines] == [str(number) for number in range(12)]
+
+
 def test_an_item_whose_text_is_in_another_passage_is_no_empty_item() -> None:
     inner = "".join(f"    - word word word word {number}\n" for number in range(40))
     chunks = chunk(Document("a.md", f"- top\n  - one\n{inner}  - two\n- end\n", "markdown"), 60)

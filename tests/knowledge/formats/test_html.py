@@ -40,6 +40,7 @@ def read(main: str) -> str:
         ('<div class="admonition note"><p class="admonition-title">Note</p><p>a</p></div>b', "> **Note**\n>\n> a\n\nb"),
         ("<details><summary>More</summary>a<ul><li>b</ul></details>", "> **More**\n>\n> a\n>\n> - b"),
         ('<ol start="3"><li>a<li>b</ol>', "3. a\n4. b"),
+        ('<ol start="0"><li>a<li>b</ol>', "0. a\n1. b"),
         ("<ul>a<li>b</ul><li>c", "- a\n- b\n\n- c"),
         ("<p>2 * 3, f(*args), a_b, [x](y)</p>", "2 * 3, f(\\*args), a_b, [x\\](y)"),
         ("a<hr>b", "a\n\n---\n\nb"),

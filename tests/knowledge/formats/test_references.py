@@ -130,6 +130,7 @@ LINKS = {
          "See [GH12](https://x.example/i/12), [@ann](https://x.example/u/ann), https://x.example/s/a/b.py."),
         ("docs/a.rst", "See :bad:`5`, :pull:`4`, :issue:`mine <13>`, ``:issue:`12```.",
          "See 5, 4, mine, `` :issue:`12` ``."),
+        ("docs/a.rst", "See :issue:`12``.", "See [GH12](https://x.example/i/12)."),
         ("docs/a.md", "See {issue}`12`, {user}`ann`, {bad}`5`, `` {issue}`12` ``.",
          "See [GH12](https://x.example/i/12), [@ann](https://x.example/u/ann), 5, `` {issue}`12` ``."),
         ("docs/a.md", "Helm {{helm}} with {{ least }} nodes for {{chart}}, not `{{helm}}`.",
@@ -149,6 +150,71 @@ def test_values_of_the_configuration_may_name_its_constants() -> None:
     )
     shown = show("docs/a.md", "Get {{v}} as {{file}}, {{r}}, {{z}}: {issue}`12`.", {"docs/conf.py": settings})
     assert shown == "Get 2.1 as app-2.1.zip, r, z: [GH12](https://x.example/i/12)."
+
+
+REPLACEMENTS = """
+import rocket
+base = "https://" + "x.example"
+def set_up(app):
+    app.config.release = version = rocket.__version__
+    if ".dev" in version:
+        address = f"{base}/dev/"
+    else:
+        address = f"{base}/{version}/"
+    app.config.replaced = {"{{ADDRESS}}": address, "{{ VERSION }}": version, "{{least}}": 3, other: 1}
+def setup(app):
+    app.connect("source-read", replace)
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "expected"),
+    [
+        ("docs/a.md", "See {{ADDRESS}}a, `{{ADDRESS}}` and {{ other }}.\n\n```\nget {{ADDRESS}}a.js\n```",
+         "See https://x.example/dev/a, `https://x.example/dev/` and other.\n\n```\nget https://x.example/dev/a.js\n```"),
+        ("docs/a.md", "Get `a-{{VERSION}}.zip`, not `{{VERSION}}a`, `a{{VERSION}}` or `{{other}}`.",
+         "Get `a-VERSION.zip`, not `{{VERSION}}a`, `a{{VERSION}}` or `{{other}}`."),
+        ("docs/a.rst", "See ``{{ADDRESS}}``::\n\n   get {{ADDRESS}}a-{{VERSION}}.js\n",
+         "See `https://x.example/dev/`:\n\n```\nget https://x.example/dev/a-VERSION.js\n```"),
+        ("blog/a.md", "`{{ADDRESS}}`", "`{{ADDRESS}}`"),
+    ],
+)  # fmt: skip
+def test_what_a_configuration_replaces_in_the_source(path: str, text: str, expected: str) -> None:
+    assert show(path, text, {"docs/conf.py": REPLACEMENTS}) == expected
+
+
+@pytest.mark.parametrize(
+    ("settings", "shown"),
+    [
+        ("v = w = '1'", "1"),
+        ("a.b = '1'\nv = 'x' + a.b", "x1"),
+        ("v = '1' if x else f'{x}'", "1"),
+        ("v = '1' if x else '2'", "v"),
+        ("if x:\n    v = '1'\nelif y:\n    v = f()\nelse:\n    v = '1'", "1"),
+        ("if x:\n    v = '1'\nelse:\n    v = '2'", "v"),
+        ("v = f()\nif not v:\n    v = 'unknown'", "v"),
+        ("v = '1'\nif x:\n    v = f()", "1"),
+        ("try:\n    v = f()\nexcept E:\n    v = 'unknown'", "v"),
+        ("v = '1'\nv += f()", "v"),
+        ("v = '1'\nv, w = f()", "v"),
+        ("v = 1 + 2", "v"),
+        (f"v = '{'x' * 900}'\nv = v + v", "v"),
+        (f"v = 0x{'f' * 9000}", "v"),
+    ],
+)
+def test_values_of_a_configuration_are_read_as_data(settings: str, shown: str) -> None:
+    files = {"conf.py": f"{settings}\nmyst_substitutions = {{'v': v}}\n"}
+    assert show("a.md", "It is {{ v }}.", files) == f"It is {shown}."
+
+
+def test_labels_that_every_project_of_sphinx_has() -> None:
+    text = ":ref:`genindex`, :ref:`modindex`, :ref:`search`"
+    assert show("a.rst", text, {}) == "Index, Module Index, Search Page"
+    assert show("a.rst", ":doc:`search`", {"search.rst": "Find\n====\n"}) == "Find"
+
+
+def test_a_version_of_several_names() -> None:
+    assert show("a.rst", "It is |version|.", {"conf.py": "release = version = '2.' + '1'\n"}) == "It is 2.1."
 
 
 def test_substitutions_of_a_jupyter_book() -> None:
@@ -176,7 +242,7 @@ def test_what_names_itself_ends() -> None:
     ("name", "text"),
     [
         ("docs/x.md", "<!--\n# Internal: layoffs\n-->\n"),
-        ("docs/x.md", "Setext\n======\n\n```bash\n# apt is needed\n```\n"),
+        ("docs/x.md", "Text.\n\n```bash\n# apt is needed\n```\n"),
         ("docs/x.adoc", "////\n= Internal: layoffs\n////\n"),
         ("docs/x.adoc", "ifdef::internal[]\nifdef::more[]\nendif::[]\n= Internal: layoffs\nendif::[]\n"),
         ("docs/x.adoc", "----\n= Not a title\n----\n"),
@@ -184,6 +250,19 @@ def test_what_names_itself_ends() -> None:
 )
 def test_what_a_page_does_not_show_is_not_its_title(name: str, text: str) -> None:
     assert read_outline(detect(name), text).title == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("docs/x.md", "The *moon*\n========\n\n# Part\n"),
+        ("docs/x.md", "<!-- no -->\n\nThe moon \n=\n"),
+        ("docs/x.ipynb", '{"cells": [{"cell_type": "markdown", "source": ["The moon \\n", "=====\\n", "\\n", "a"]}]}'),
+        ("docs/x.ipynb", '{"worksheets": [{"cells": [{"cell_type": "markdown", "source": "The moon\\n===\\n"}]}]}'),
+    ],
+)
+def test_a_title_may_be_underlined(name: str, text: str) -> None:
+    assert show("docs/y.md", "See [](x).", {name: text}) == "See The moon."
 
 
 def test_a_label_of_two_titles_is_shown_as_it_is_written() -> None:
