@@ -192,6 +192,7 @@ def test_what_is_nested_too_deep_keeps_its_text(mark: str) -> None:
         ('<Accordion title="Keys">\n    - `A` one\n    - `B` two\n</Accordion>', "**Keys**\n\n- `A` one\n- `B` two"),
         ("1. Copy:\n        - the key\n        - the name\n2. Save", "1. Copy:\n   - the key\n   - the name\n2. Save"),
         ('<Callout type="info">\n  Mind it.\n</Callout>\n\n# Next', "> **Info**\n>\n> Mind it.\n\n# Next"),
+        ("<Step>\n# Go\n    Then:\n    1. Log in.\n    2. Go on.\n</Step>", "# Go\n\nThen:\n\n1. Log in.\n2. Go on."),
     ],
 )
 def test_what_is_indented_in_a_component_or_an_item_is_read(text: str, expected: str) -> None:
