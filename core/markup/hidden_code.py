@@ -24,6 +24,7 @@ _MARK = re.compile(
 # Those of Twoslash, which checks more code than a page shows.
 _CUT_BEFORE = re.compile(r"[ \t]*//[ \t]*---cut(?:-before)?---[ \t]*")
 _CUT_AFTER = re.compile(r"[ \t]*//[ \t]*---cut-after---[ \t]*")
+_CUT_OUT = re.compile(r"[ \t]*//[ \t]*---cut-(?:(start)|end)---[ \t]*")
 _INCLUDE = re.compile(r"^[ \t]*//[ \t]*@include:[ \t]*([\w-]{1,60})[ \t]*$", re.MULTILINE)
 _PART = re.compile(r"[ \t]*//[ \t]*-[ \t]+[\w-]+[ \t]*$")
 # Lines of Rust that its documentation does not show; with another `#` before it, the sign itself is meant.
@@ -95,4 +96,11 @@ def _cut(code: str) -> str:
     lines = code.split("\n")
     first = max((number for number, line in enumerate(lines, 1) if _CUT_BEFORE.fullmatch(line)), default=0)
     last = next((number for number, line in enumerate(lines) if _CUT_AFTER.fullmatch(line)), len(lines))
-    return "\n".join(lines[first:last])
+    shown: list[str] = []
+    is_cut_out = False
+    for line in lines[first:last]:
+        if mark := _CUT_OUT.fullmatch(line):
+            is_cut_out = mark[1] is not None
+        elif not is_cut_out:
+            shown.append(line)
+    return "\n".join(shown)

@@ -1050,6 +1050,7 @@ def test_what_stands_between_dollars_is_a_formula(formula: str, is_code: bool) -
         ("import a\n// ---cut---\nb", "b"),
         ("import a\n  // ---cut-before---\nb\n// ---cut-after---\nc", "b"),
         ("a\n// ---cut---\nb\n// ---cut---\nc", "c"),
+        ("a\n  // ---cut-start---\nb\n  // ---cut-end---\nc", "a\nc"),
         ("a = '---cut---'\nb // ---cut---", "a = '---cut---'\nb // ---cut---"),
         ("// @errors: 2345\n// @noErrors\na.b;\n//  ^|\n\nb(); // @c", "a.b;\n\nb(); // @c"),
         ("// @filename: a.ts\nb", "// @filename: a.ts\nb"),
