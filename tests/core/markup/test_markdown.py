@@ -177,6 +177,11 @@ def test_breaks_are_lines_also_when_they_are_read_again() -> None:
     assert [block.text for block in again] == [block.text for block in blocks]
 
 
+@pytest.mark.parametrize("text", ["<kbd>3</kbd><kbd>d</kbd>", "<p><kbd>3</kbd><kbd>d</kbd></p>"])
+def test_keys_beside_each_other_stay_apart(text: str) -> None:
+    assert write_markdown(read_markdown(text)) == "`3` `d`"
+
+
 @pytest.mark.parametrize("mark", ["- ", "> ", "1. "])
 def test_what_is_nested_too_deep_keeps_its_text(mark: str) -> None:
     indent = "" if mark == "> " else " " * len(mark)
