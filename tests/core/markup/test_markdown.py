@@ -1269,6 +1269,9 @@ def test_nested_directives_keep_their_text(opening: str) -> None:
         ("# highlight-start\na: 1\n# highlight-end\n# highlight-colour: red", "a: 1\n# highlight-colour: red"),
         ("a # (1)!\nb <!-- (12)! -->\nf(1)!", "a\nb\nf(1)!"),
         ("a // [!code ++]\nb # [!code focus:2]\nc <!-- [!code highlight] -->\n[!code]", "a\nb\nc\n[!code]"),
+        ("a\n  // [!code ++:2]\nb", "a\nb"),
+        ("a // [!code --]\nb // [!code ++:2]\n  c\nd", "- a\n+ b\n+   c\n  d"),
+        ("a // [!code --] or [!code ++]", "a // [!code --] or [!code ++]"),
     ],
 )
 def test_code_has_no_marks_for_the_tool_that_shows_it(code: str, shown: str) -> None:
