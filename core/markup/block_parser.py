@@ -87,6 +87,7 @@ def _make_parser(*, has_indented_code: bool, absent: frozenset[str]) -> Markdown
         # In MDX, what is indented within a component is no code.
         parser.disable("code")
         parser.block.ruler.at("list", _read_list_anywhere, {"alt": ["paragraph", "reference", "blockquote"]})
+        parser.block.ruler.at("paragraph", _read_paragraph)
     return parser
 
 
@@ -104,6 +105,32 @@ def _read_list_anywhere(state: StateBlock, start: int, end: int, silent: bool) -
     return is_list
 
 
+def _read_paragraph(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """Read a paragraph that ends above what begins at any indent: where none makes code, none makes a line part of it.
+
+    What is within a quotation, and begins outside of it, the rule for quotations has judged.
+    """
+    rules = state.md.block.ruler.getRules("paragraph")
+    parent_type = state.parentType
+    state.parentType = "paragraph"
+    line = start + 1
+    while line < state.lineMax and not state.isEmpty(line):
+        if state.sCount[line] >= 0 and any(rule(state, line, state.lineMax, True) for rule in rules):
+            break
+        line += 1
+    state.line = line
+    _push_paragraph(state, start, state.getLines(start, line, state.blkIndent, False).strip())
+    state.parentType = parent_type
+    return True
+
+
+def _push_paragraph(state: StateBlock, start: int, text: str) -> None:
+    """Add a paragraph that ends above the line that is read next."""
+    state.push("paragraph_open", "p", 1).map = [start, state.line]
+    state.push("inline", "", 0).content = text
+    state.push("paragraph_close", "p", -1)
+
+
 def _read_deep(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     """Read what is nested so deep that the parser would leave it out."""
     if silent or state.level < _DEEPEST_BLOCK:
@@ -111,10 +138,8 @@ def _read_deep(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     line = start
     while line < end and (state.isEmpty(line) or state.sCount[line] >= state.blkIndent):
         line += 1
-    state.push("paragraph_open", "p", 1).map = [start, line]
-    state.push("inline", "", 0).content = _MARKER.sub("", state.getLines(start, line, state.blkIndent, False))
-    state.push("paragraph_close", "p", -1)
     state.line = line
+    _push_paragraph(state, start, _MARKER.sub("", state.getLines(start, line, state.blkIndent, False)))
     return True
 
 

@@ -227,7 +227,7 @@ class BlockCollector:
         code = self._text[start:]
         # What is code within code is written with it.
         if not self._code_starts and code.strip():
-            self._text = self._text[:start] + write_code(code)
+            self._text = self._text[:start] + write_code(code, self._text[:start][-1:])
 
     def _find_frame(self, tag: str) -> _Frame | None:
         return next((frame for frame in reversed(self._frames[1:]) if frame.tag == tag), None)

@@ -17,13 +17,16 @@ _HIGHLIGHT = re.compile(
 _REMARK = re.compile(
     r"(?<![ \t])[ \t]*(?://|#|--|;|<!--|/\*)[ \t]*\(\d{1,3}\)!(?:[ \t]*(?:-->|\*/))?[ \t]*$", re.MULTILINE
 )
-# Those of VitePress, behind a line.
+# Those of VitePress, behind a line, or alone above those that they are about: what is added and removed, and others.
 _MARK = re.compile(
-    r"(?<![ \t])[ \t]*(?://|#|--|<!--|/\*)[ \t]*\[!code [^\[\]\n]{1,60}\](?:[ \t]*(?:-->|\*/))?[ \t]*$", re.MULTILINE
+    r"(?<![ \t])[ \t]*(?://|#|--|<!--|/\*)[ \t]*\[!code (?:(--|\+\+)(?::(\d{1,4}))?|[^\[\]\n]{1,60})\]"
+    r"(?:[ \t]*(?:-->|\*/))?[ \t]*$"
 )
+REMOVED = re.compile(r"(?://|#|--|<!--|/\*)[ \t]*\[!code --(?::\d{1,4})?\](?:[ \t]*(?:-->|\*/))?[ \t]*$", re.MULTILINE)
 # Those of Twoslash, which checks more code than a page shows.
 _CUT_BEFORE = re.compile(r"[ \t]*//[ \t]*---cut(?:-before)?---[ \t]*")
 _CUT_AFTER = re.compile(r"[ \t]*//[ \t]*---cut-after---[ \t]*")
+_CUT_OUT = re.compile(r"[ \t]*//[ \t]*---cut-(?:(start)|end)---[ \t]*")
 _INCLUDE = re.compile(r"^[ \t]*//[ \t]*@include:[ \t]*([\w-]{1,60})[ \t]*$", re.MULTILINE)
 _PART = re.compile(r"[ \t]*//[ \t]*-[ \t]+[\w-]+[ \t]*$")
 # Lines of Rust that its documentation does not show; with another `#` before it, the sign itself is meant.
@@ -77,6 +80,8 @@ def show_rust(code: str) -> str:
 def strip_hidden(code: str) -> str:
     """Return code without the flags of doctest, the marks of what is highlighted, and what is cut off.
 
+    Where marks say that lines are removed, each line has the sign of a difference, as the page has it.
+
     >>> strip_hidden(">>> x  # doctest: +SKIP\\n<BLANKLINE>\\n// highlight-next-line\\ny // [!code ++]")
     '>>> x\\n\\ny'
     """
@@ -88,11 +93,35 @@ def strip_hidden(code: str) -> str:
         code = _REMARK.sub("", code)
     if "---cut" in code:
         code = _cut(code)
-    return _MARK.sub("", code) if "[!code" in code else code
+    return _strip_marks(code) if "[!code" in code else code
+
+
+def _strip_marks(code: str) -> str:
+    is_difference = REMOVED.search(code) is not None
+    shown: list[str] = []
+    sign = ""
+    following = 0
+    for line in code.split("\n"):
+        mark = _MARK.search(line)
+        text = line[: mark.start()] if mark else line
+        if mark and mark[1]:
+            sign, following = mark[1][0], int(mark[2] or 1)
+        if mark and not text:
+            continue
+        shown.append(f"{sign if following > 0 else ' '} {text}" if is_difference else text)
+        following -= 1
+    return "\n".join(shown)
 
 
 def _cut(code: str) -> str:
     lines = code.split("\n")
     first = max((number for number, line in enumerate(lines, 1) if _CUT_BEFORE.fullmatch(line)), default=0)
     last = next((number for number, line in enumerate(lines) if _CUT_AFTER.fullmatch(line)), len(lines))
-    return "\n".join(lines[first:last])
+    shown: list[str] = []
+    is_cut_out = False
+    for line in lines[first:last]:
+        if mark := _CUT_OUT.fullmatch(line):
+            is_cut_out = mark[1] is not None
+        elif not is_cut_out:
+            shown.append(line)
+    return "\n".join(shown)

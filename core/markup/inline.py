@@ -380,7 +380,8 @@ def _write(tokens: Sequence[Token], labels: Mapping[str, str]) -> str:
             code_start = code_start if open_code_tags else len(pieces)
             open_code_tags = max(0, open_code_tags + (-1 if tag[1] else is_closed))
             if tag[1] and not open_code_tags:
-                pieces[code_start:] = [write_code(code) for code in ["".join(pieces[code_start:])] if code.strip()]
+                code = "".join(pieces[code_start:])
+                pieces[code_start:] = [write_code(code, "".join(pieces[:code_start][-1:]))] if code.strip() else []
         else:
             before = tokens[number - 1].markup if number else ""
             after = tokens[number + 1].content if number + 1 < len(tokens) else ""
@@ -471,12 +472,16 @@ def strip_permalink(heading: str) -> str:
     return heading.removesuffix("¶").rstrip()
 
 
-def write_code(code: str) -> str:
-    """Return code as inline Markdown, whatever ticks it holds."""
+def write_code(code: str, before: str = "") -> str:
+    """Return code as inline Markdown, whatever ticks it holds, and apart from code that ends the text `before` it.
+
+    >>> write_code("Ctrl"), write_code("X", "`Ctrl`")
+    ('`Ctrl`', ' `X`')
+    """
     longest_run = max(map(len, re.findall("`+", code)), default=0)
     ticks = "`" * (longest_run + 1)
     space = " " if code.startswith("`") or code.endswith("`") else ""
-    return f"{ticks}{space}{code}{space}{ticks}"
+    return f"{' ' * before.endswith('`')}{ticks}{space}{code}{space}{ticks}"
 
 
 def _write_tag(tag: str) -> str:

@@ -33,7 +33,7 @@ from core.markup.directives import (
 )
 from core.markup.document import Block, BlockKind, to_plain
 from core.markup.front_matter import SHOWN_DESCRIPTION, read_description, read_substitutions
-from core.markup.hidden_code import fill_snippets, show_rust, strip_hidden, strip_twoslash
+from core.markup.hidden_code import REMOVED, fill_snippets, show_rust, strip_hidden, strip_twoslash
 from core.markup.inline import (
     clean_inline,
     clean_title,
@@ -399,6 +399,7 @@ class _Reader:
             return self._read_container(info, lines, numbers)
         language = named[1].lower() if (named := _LANGUAGE.match(info)) else ""
         code = _INCLUDE.sub("", token.content)
+        language = "diff" if REMOVED.search(code) else language
         if "twoslash" in info:
             code = fill_snippets(code, self._environment.get("snippets", {}))
         code = _strip_blank_lines(show_rust(code) if language == "rust" else code)

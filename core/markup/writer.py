@@ -220,11 +220,11 @@ def _write_definition(block: Block) -> str:
 def write_term(text: str, *, is_bold: bool = True) -> str:
     """Return what is explained, as it stands before that: with a colon, where it does not end a sentence itself.
 
-    >>> write_term("Speed"), write_term("From:")
-    ('**Speed**:', '**From:**')
+    >>> write_term("Speed"), write_term("From:"), write_term("**_To:_**", is_bold=False)
+    ('**Speed**:', '**From:**', '**_To:_**')
     """
     title = write_title(text) if is_bold else text
-    return title if title.rstrip("*").endswith(_TERM_ENDS) else f"{title}:"
+    return title if title.rstrip("*_").endswith(_TERM_ENDS) else f"{title}:"
 
 
 def write_title(text: str) -> str:

@@ -103,7 +103,9 @@ class _Builder:
 
     def write(self, text: str | None, is_markdown: bool = False) -> None:
         if text:
-            self._inline.append((is_markdown, text))
+            # Code beside code would be one, with ticks in it.
+            is_apart = is_markdown and text.startswith("`") and self._inline and self._inline[-1][1].endswith("`")
+            self._inline.append((is_markdown, f" {text}" if is_apart else text))
 
     def end_paragraph(self) -> None:
         if text := self._take_text():

@@ -1,4 +1,5 @@
-"""What a component of MDX shows that a file of JSX makes: text that is always the same, or commands for several tools.
+"""What a component of MDX shows that a file of JSX makes: text that is always the same, commands for several tools, or
+code that it picks by a name.
 
 A component that decides, counts or asks shows what only a browser knows.
 """
@@ -27,8 +28,14 @@ _INLINE = r"(?:a|b|code|em|i|span|strong|Link)"
 _MARGIN = re.compile(rf"(</?{_INLINE}(?: [^<>]{{0,2000}})?>)\n[ \t]*(?=[^<{{\s])|\n[ \t]*(?=</{_INLINE}>)")
 _ANY_TAG = re.compile(r"</?(?:[a-z][^<>]{0,5000})?>")
 _WORD = re.compile(r"\w")
+_COMPONENT = re.compile(r"\s{0,100}<[A-Z]\w{0,100}[ ][^<>]{0,2000}/>\s{0,100}")
 # A command by the tool that begins it, with the value that it is made for.
 _COMMAND = re.compile(r"\b(\w{1,30}):\s{1,100}`(\1 [^`$]{0,200})\$\{(?:props\.)?(\w{1,100})\}([^`$]{0,200})`")
+# Code in a list of objects, below what says which it is.
+_PICKED_CODE = re.compile(
+    rf"(?s)\{{([^{{}}`]{{1,1000}})\bcode:\s{{1,100}}`((?>(?:[^`\\$]|\\.|\$(?!\{{)){{1,{MAX_STRING_CHARS}}}))`"
+)
+_FIELD = re.compile(r"\b(\w{1,30}): (?:'([^'\n]{1,200})'|\"([^\"\n]{1,200})\")")
 
 
 def read_component(source: str, name: str, attributes: str) -> list[str]:
@@ -48,6 +55,9 @@ def read_component(source: str, name: str, attributes: str) -> list[str]:
     given = dict(_ATTRIBUTE.findall(attributes))
     values = {**dict(_CONSTANT.findall(source)), **{key: f'"{value}"' for key, value in given.items()}}
     text = _TAG.sub(_write_tag, _find_text(body))
+    code = _find_picked_code(source, text if _COMPONENT.fullmatch(text) else attributes)
+    if code:
+        return code
     if _WORD.search(_ANY_TAG.sub("", text)) and not _DECISION.search(text):
         # Beside a tag, the end of a line is no blank; a line of a string may go on in the next one.
         text = _VALUE.sub(lambda match: f"{{{values.get(match[1], match[1])}}}", _MARGIN.sub(r"\1", text))
@@ -55,6 +65,19 @@ def read_component(source: str, name: str, attributes: str) -> list[str]:
     found = (match for match in _COMMAND.finditer(body) if match[3] in given)
     commands = [f'{match[1]}="{match[2]}{given[match[3]]}{match[4]}"' for match in found]
     return [f"<{name} {' '.join(commands)} />"] if commands else []
+
+
+def _find_picked_code(source: str, attributes: str) -> list[str]:
+    """Return the only code of a file that some attributes name, as a block."""
+    names = {value for _, value in _ATTRIBUTE.findall(attributes)}
+    blocks: list[list[str]] = []
+    for match in _PICKED_CODE.finditer(source) if names else ():
+        fields = {field[1]: field[2] or field[3] for field in _FIELD.finditer(match[1])}
+        if not names.isdisjoint(fields.values()):
+            title = f' title="{fields["title"]}"' if "title" in fields else ""
+            code = match[2].replace("\\`", "`").strip("\n")
+            blocks.append([f"````{fields.get('language', '')}{title}", *code.split("\n"), "````"])
+    return blocks[0] if len(blocks) == 1 else []
 
 
 def _find_text(body: str) -> str:

@@ -107,6 +107,8 @@ _KINDS = {
     """,
 }
 
+# What Fumadocs makes the page of: that beside it which has the rest of the name.
+_MODEL = ".model.mdx"
 # What stands in the fingerprint of a document that takes something from other files.
 TAKEN_MARK = "+"
 # Of these most bytes are no text.
@@ -151,7 +153,10 @@ def fingerprint(data: bytes) -> str:
 
 def drop_partials(fingerprints: dict[str, str], included_paths: Collection[str]) -> Counter[str]:
     """Remove the texts that are there for other pages, and shown by one; return how many, by the reason."""
-    partials = [path for path in included_paths if path in fingerprints and is_partial(path)]
+    partials = {path for path in included_paths if path in fingerprints and is_partial(path)}
+    partials |= {
+        path for path in fingerprints if path.endswith(_MODEL) and f"{path.removesuffix(_MODEL)}.mdx" in fingerprints
+    }
     for path in partials:
         del fingerprints[path]
     return Counter({"part of other pages": len(partials)} if partials else {})

@@ -179,6 +179,11 @@ def test_breaks_are_lines_also_when_they_are_read_again() -> None:
     assert [block.text for block in again] == [block.text for block in blocks]
 
 
+@pytest.mark.parametrize("text", ["<kbd>3</kbd><kbd>d</kbd>", "<p><kbd>3</kbd><kbd>d</kbd></p>"])
+def test_keys_beside_each_other_stay_apart(text: str) -> None:
+    assert write_markdown(read_markdown(text)) == "`3` `d`"
+
+
 @pytest.mark.parametrize("mark", ["- ", "> ", "1. "])
 def test_what_is_nested_too_deep_keeps_its_text(mark: str) -> None:
     indent = "" if mark == "> " else " " * len(mark)
@@ -194,6 +199,7 @@ def test_what_is_nested_too_deep_keeps_its_text(mark: str) -> None:
         ('<Accordion title="Keys">\n    - `A` one\n    - `B` two\n</Accordion>', "**Keys**\n\n- `A` one\n- `B` two"),
         ("1. Copy:\n        - the key\n        - the name\n2. Save", "1. Copy:\n   - the key\n   - the name\n2. Save"),
         ('<Callout type="info">\n  Mind it.\n</Callout>\n\n# Next', "> **Info**\n>\n> Mind it.\n\n# Next"),
+        ("<Step>\n# Go\n    Then:\n    1. Log in.\n    2. Go on.\n</Step>", "# Go\n\nThen:\n\n1. Log in.\n2. Go on."),
     ],
 )
 def test_what_is_indented_in_a_component_or_an_item_is_read(text: str, expected: str) -> None:
@@ -1051,6 +1057,7 @@ def test_what_stands_between_dollars_is_a_formula(formula: str, is_code: bool) -
         ("import a\n// ---cut---\nb", "b"),
         ("import a\n  // ---cut-before---\nb\n// ---cut-after---\nc", "b"),
         ("a\n// ---cut---\nb\n// ---cut---\nc", "c"),
+        ("a\n  // ---cut-start---\nb\n  // ---cut-end---\nc", "a\nc"),
         ("a = '---cut---'\nb // ---cut---", "a = '---cut---'\nb // ---cut---"),
         ("// @errors: 2345\n// @noErrors\na.b;\n//  ^|\n\nb(); // @c", "a.b;\n\nb(); // @c"),
         ("// @filename: a.ts\nb", "// @filename: a.ts\nb"),
@@ -1264,6 +1271,9 @@ def test_nested_directives_keep_their_text(opening: str) -> None:
         ("# highlight-start\na: 1\n# highlight-end\n# highlight-colour: red", "a: 1\n# highlight-colour: red"),
         ("a # (1)!\nb <!-- (12)! -->\nf(1)!", "a\nb\nf(1)!"),
         ("a // [!code ++]\nb # [!code focus:2]\nc <!-- [!code highlight] -->\n[!code]", "a\nb\nc\n[!code]"),
+        ("a\n  // [!code ++:2]\nb", "a\nb"),
+        ("a // [!code --]\nb // [!code ++:2]\n  c\nd", "- a\n+ b\n+   c\n  d"),
+        ("a // [!code --] or [!code ++]", "a // [!code --] or [!code ++]"),
     ],
 )
 def test_code_has_no_marks_for_the_tool_that_shows_it(code: str, shown: str) -> None:

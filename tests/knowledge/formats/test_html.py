@@ -154,6 +154,7 @@ def test_code_stays_as_it_is(html: str, expected: str) -> None:
         ("<p>#1 of 2</p>", "#1 of 2"),
         ("<p><code>```</code> opens code</p>", "` ``` ` opens code"),
         ("<p><code>a`b</code></p>", "``a`b``"),
+        ("<p><kbd>3</kbd><kbd>d</kbd></p>", "`3` `d`"),
     ],
 )
 def test_signs_of_markdown_in_a_paragraph_have_no_effect(html: str, expected: str) -> None:

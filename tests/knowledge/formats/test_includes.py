@@ -6,7 +6,7 @@ import pytest
 
 from knowledge.formats.includes import MAX_INCLUDED_CHARS, MAX_INCLUDES, Expansion, expand_includes
 
-START = """import { Code } from '@/code';
+START = """import { Code, CodeB } from '@/code';
 
 const code = `tarn start \\
   --all`;
@@ -47,6 +47,20 @@ INSTALL = """export function Install({ pkgs }) {
   return <Tabs>{Object.entries(all).map(([name, text]) => <Tab name={name}>{text}</Tab>)}</Tabs>;
 }
 """
+CODE = r"""const ALL = [
+  { name: 'a', kind: 'd', title: 'a.ts', code: `let a;` },
+  { name: 'b', kind: 'd', title: "b.ts", language: 'ts', code: `let b = \`2\`;
+b++;` },
+];
+export function Code({ name }) {
+  const found = ALL.find((each) => each.name === name);
+  if (!found) return <div>None of {name}</div>;
+  return <pre lang={found.language}>{found.code}</pre>;
+}
+export function CodeB() {
+  return <Code name="b" />;
+}
+"""
 FILES = {
     "docs/part.rst": "One.\n\n.. begin\n\nTwo.",
     "docs/part.md": "---\ntitle: x\n---\nOne.\n\nTwo.",
@@ -65,6 +79,7 @@ FILES = {
     "outer.md": "Outer.",
     "src/steps/start.tsx": START,
     "docs/Install.jsx": INSTALL,
+    "docs/Code.tsx": CODE,
     "docs/snippets/note.md": "A note.",
     "m/modules/ROOT/partials/p.adoc": "Partial.",
     "m/modules/other/examples/e.java": "int x;",
@@ -290,10 +305,15 @@ def test_a_text_file_with_directives_includes_others() -> None:
         ('<Video title="Talk" />', '<Video title="Talk" />'),
         ("<Rows rows={[1]} />", "<Rows rows={[1]} />"),
         ('  <Install pkgs="a b" />', '  <Install npm="npm i a b" bun="bun add a b -d" />'),
+        ('<Code name="b" />', '````ts title="b.ts"\nlet b = `2`;\nb++;\n````'),
+        ("<CodeB />", '````ts title="b.ts"\nlet b = `2`;\nb++;\n````'),
+        ('<Code kind="d" />', '<Code kind="d" />'),
+        ('<Code name="c" />', '<Code name="c" />'),
         ("<Missing />", "<Missing />"),
     ],
 )
 def test_what_mdx_takes_from_code_stands_in_its_place(text: str, expected: str) -> None:
     head = "import {\n  Loaded,\n  Rows,\n  StartStep,\n  Video,\n} from '@/steps/start';\n"
-    page = f"{head}import {{ Missing }} from './m';\nimport {{ Install }} from './Install.jsx';\n\n"
+    page = f"{head}import {{ Missing }} from './m';\nimport {{ Install }} from './Install.jsx';\n"
+    page += "import { Code, CodeB } from './Code.tsx';\n\n"
     assert expand("docs/page.mdx", "markdown", page + text).removeprefix(page) == expected

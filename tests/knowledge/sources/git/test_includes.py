@@ -47,6 +47,13 @@ async def test_a_page_holds_what_it_includes(tmp_path: Path) -> None:
     assert listing.skipped["part of other pages"] == 1
 
 
+async def test_what_a_page_is_made_of_is_no_page_beside_it(tmp_path: Path) -> None:
+    folder = make_repository(tmp_path / "repository")
+    commit(folder, {"api/a.model.mdx": "A model.\n", "api/a.mdx": "A page.\n", "api/b.model.mdx": "Alone.\n"})
+    listing = await open_repository(folder).listing()
+    assert {"api/a.mdx", "api/b.model.mdx"} == {path for path in listing.fingerprints if path.startswith("api/")}
+
+
 async def test_a_change_of_an_included_file_changes_its_page(tmp_path: Path) -> None:
     folder = make_repository(tmp_path / "repository")
     item = open_repository(folder)
