@@ -55,7 +55,7 @@ _MACRO = re.compile(r"(?:(?:image|audio|video)::[^\s\[][^\[]*|(?!(?:xref|link)::
 _NO_TEXT = re.compile(r"\+$|//|(?:image|video|audio|include)::[^\s\[][^\[]*\[[^\[\]]*\]$")
 # A link without a text of its own.
 _BARE_REFERENCE = re.compile(r"<<([^<>,\n]{1,300}),?>>|xref:([^\s\[\]]{1,300})\[\]")
-_BARE_ADDRESS = re.compile(r"(?<![\w`+:/\[\"'])(https?://([^\s\[\]<>`]{1,500}?))(?=[.,;:!?)]{0,3}(?:\s|\Z))")
+_BARE_ADDRESS = re.compile(r"(?<![\w`+:/\[\"'\\])(https?://([^\s\[\]<>`]{1,500}?))(?=[.,;:!?)]{0,3}(?:\s|\Z))")
 _ADMONITION = re.compile(r"(NOTE|TIP|IMPORTANT|WARNING|CAUTION):[ \t]+(.*)$")
 _ITEM = re.compile(
     r"[ \t]*(?:(\*{1,5}|-|•|\.{1,5})|(\d+|[a-zA-Z])[.]|([ivxIVX]+)\)|<(?:\d+|\.)>(?:[ \t]+-(?=[ \t]))?)[ \t]+(\S.*)$"

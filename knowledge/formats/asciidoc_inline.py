@@ -88,10 +88,13 @@ _CODE_QUOTES = re.compile(
     r"(?<![\w;:}])(\\{0,2})(?:\[\.[\w.-]{1,40}\])?([_*]|(?<=\])\#)(?=[\w<{:-])((?:[^_*#\n]|[_*](?=[\w_*])){1,200})(?<=\S)\2(?!\w)"
 )
 _COMMENT = re.compile(r"<!--(?:[^-]|-(?!->)){0,500}-->")
-_PASSED = re.compile(r"(?:pass:[a-z,]{0,50}|(?<![\w\\])(?:xref|link):[^\s\[\]]{1,300}(?=\[[^\]]))\[([^\[\]]{0,300})\]")
+_PASSED = re.compile(
+    r"(?:pass:([a-z,]{0,50})|(?<![\w\\])(?:xref|link):[^\s\[\]]{1,300}(?=\[[^\]]))\[([^\[\]]{0,300})\]"
+)
 _ESCAPED_SIGN = re.compile(r"\\(?=[^\w\s])")
 # Of what is passed on, the marks are read nevertheless.
 _READ_ON = re.compile(r"\b(?:[mnq]|macros|normal|quotes)\b")
+_READ_ON_IN_CODE = re.compile(r"\b(?:[nq]|normal|quotes)\b")
 _ESCAPING = re.compile(r"\b(?:[cn]|specialchar(?:acter)?s|normal)\b")
 _ESCAPED_IN_CODE = re.compile(r"\\(?=\{|<<|https?:|[\w.%+-]{1,60}@\w|[a-z]{1,30}::?[^\s\[\]]{0,300}\[)")
 _CHARACTER = re.compile(r"\\?&(?:#\d{1,7}|#x[0-9a-fA-F]{1,6}|[a-zA-Z]{2,10});")
@@ -146,7 +149,12 @@ def resolve_code(text: str, attributes: Mapping[str, str]) -> str:
 
 def resolve_macros(code: str) -> str:
     """Return code with what macros pass on, or the texts of links, in place of them."""
-    return _PASSED.sub(lambda match: _NAMED.sub("", match[1]), code)
+    return _PASSED.sub(_write_passed_code, code)
+
+
+def _write_passed_code(match: re.Match[str]) -> str:
+    text = _NAMED.sub("", match[2])
+    return resolve_quotes(text) if _READ_ON_IN_CODE.search(match[1] or "") else text
 
 
 def resolve_quotes(code: str) -> str:
@@ -228,19 +236,26 @@ def _write_mark(match: re.Match[str], depth: int) -> str:
         return make_code(_CHARACTER.sub(_write_character, content))
     if name in ("attributes", "link_title", "page", "page_title", "bare_address", "unknown_title", "menu_items"):
         return _write_link(match, depth)
-    if name == "escaped" and content in "*_`":
-        return f"\\{content}"
     if name in ("escaped", "dollars", "plain", "constrained_plain"):
-        return escape(content)
+        return f"\\{content}" if name == "escaped" and content in "*_`" else escape(content)
     if name in ("raw", "hidden", "apart", ""):
         # What has a style of its own is a box of its own.
         return _write_html(content) if name == "raw" else " " if name == "apart" else ""
     if name in ("upper", "lower"):
         content = move_signs(content, "sup" if name == "upper" else "sub")
     inner = write_inline(content, depth + 1) if depth < _MAX_DEPTH else escape(content)
-    mark = "**" if name in _BOLD else "*" if name in _ITALIC else ""
-    quotes = {"quotation": "“”", "single": "‘’"}.get(name, "")
-    return f"{mark or quotes[:1]}{inner}{mark or quotes[1:]}"
+    if quotes := {"quotation": "“”", "single": "‘’"}.get(name):
+        return f"{quotes[0]}{inner}{quotes[1]}"
+    return _emphasize(inner, "**" if name in _BOLD else "*" if name in _ITALIC else "")
+
+
+def _emphasize(text: str, mark: str) -> str:
+    """Return a text between marks of emphasis, which have no blanks inside; signs alone would be mixed up with them."""
+    core = text.strip()
+    if not any(map(str.isalnum, core)):
+        return text
+    start, _, end = text.partition(core)
+    return f"{start}{mark}{core}{mark}{end}"
 
 
 def _write_link(match: re.Match[str], depth: int) -> str:
