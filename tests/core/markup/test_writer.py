@@ -27,6 +27,16 @@ def test_prose_is_never_read_as_a_tab_or_an_admonition() -> None:
     )
 
 
+def test_a_sign_that_nothing_pairs_with_needs_no_escape() -> None:
+    lone = ("it\\`s", "`a`, it\\`s", "\\* a", "\\`\\`\\`")
+    assert [write_markdown([paragraph(text)]) for text in lone] == ["it`s", "`a`, it`s", "\\* a", "\\`\\`\\`"]
+    paired = ("\\`a\\`", "it\\`s `a`", "\\*.a \\*.b")
+    assert [write_markdown([paragraph(text)]) for text in paired] == list(paired)
+    rows = (("\\*.py", "code"), ("x (\\*)", "(\\*) y"))
+    table = write_markdown([Block("table", header=("a", "b"), rows=rows)])
+    assert table.split("\n")[2:] == ["| *.py | code |", "| x (\\*) | (\\*) y |"]
+
+
 def test_a_fence_is_longer_than_those_in_its_code() -> None:
     assert write_markdown([Block("code", "```\nx\n````", language="md")]) == "`````md\n```\nx\n````\n`````"
 
