@@ -309,7 +309,7 @@ class _Reader:
             return [Block("admonition", text, tuple(children), start_line=start, end_line=end)]
         if kind == "quote" or style.name in ("quote", "verse"):
             source = ", ".join(filter(None, (style.get_position(1), style.get_position(2))))
-            credit = [Block("paragraph", f"— {self._inline(source)}", start_line=end, end_line=end)] if source else []
+            credit = [self._make_credit(source, end)] if source else []
             children = [Block("quote", children=(*children, *credit), start_line=start, end_line=end)]
         elif kind == "sidebar":
             return [Block("admonition", title, tuple(children), start_line=start, end_line=end)]
@@ -371,7 +371,7 @@ class _Reader:
             self._blocks += self._read_code(lines, style, "", caption)
             return
         lines = [line for line in lines if not _NO_TEXT.match(line.text)]
-        if line.startswith("> ") and not style.name:
+        if not style.name and (line.startswith("> ") or _is_quotation(lines)):
             self._blocks += [*caption, self._read_quotation(lines)]
             return
         admonition = _ADMONITION.match(line)
@@ -394,11 +394,18 @@ class _Reader:
             self._blocks += _put_below(caption[0], [paragraph]) if caption else [paragraph]
 
     def _read_quotation(self, lines: Sequence[Line]) -> Block:
-        """Return a quotation as Markdown writes it, which may hold others."""
+        """Return a quotation as Markdown writes it, which may hold others, or one in quotes; the end may say whose."""
         inside = [line._replace(text=_QUOTATION_MARK.sub("", line.text)) for line in lines]
-        return Block(
-            "quote", children=tuple(self._read_inside(inside)), start_line=lines[0].number, end_line=lines[-1].number
-        )
+        *quoted, last = inside
+        credit = [self._make_credit(last.text[2:].strip(), last.number)] if quoted and last.text[:3] == "-- " else []
+        if _is_quotation(lines):
+            quoted[0] = quoted[0]._replace(text=quoted[0].text[1:])
+            quoted[-1] = quoted[-1]._replace(text=quoted[-1].text.rstrip()[:-1])
+        blocks = self._read_inside(quoted if credit else inside)
+        return Block("quote", children=(*blocks, *credit), start_line=lines[0].number, end_line=lines[-1].number)
+
+    def _make_credit(self, source: str, line: int) -> Block:
+        return Block("paragraph", f"— {self._inline(source)}", start_line=line, end_line=line)
 
     def _ends_paragraph(self, line: str) -> bool:
         if self._markers and (line == "+" or _get_marker(line) in self._markers):
@@ -541,6 +548,13 @@ class _Reader:
                 self._style = _Style()
                 self._read_block(line, style)
                 return
+
+
+def _is_quotation(lines: Sequence[Line]) -> bool:
+    """Return whether a paragraph is a quotation in quotes, with who said it below."""
+    if len(lines) < 2 or not lines[-1].text.startswith("-- "):
+        return False
+    return lines[0].text.startswith('"') and lines[-2].text.rstrip().endswith('"')
 
 
 def _put_below(caption: Block, blocks: Sequence[Block]) -> list[Block]:

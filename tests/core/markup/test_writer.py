@@ -30,7 +30,7 @@ def test_prose_is_never_read_as_a_tab_or_an_admonition() -> None:
 def test_a_sign_that_nothing_pairs_with_needs_no_escape() -> None:
     lone = ("it\\`s", "`a`, it\\`s", "\\* a", "\\`\\`\\`")
     assert [write_markdown([paragraph(text)]) for text in lone] == ["it`s", "`a`, it`s", "\\* a", "\\`\\`\\`"]
-    paired = ("\\`a\\`", "it\\`s `a`", "\\*.a \\*.b")
+    paired = ("\\`a\\`", "it\\`s `a`", "(\\*) a (\\*)")
     assert [write_markdown([paragraph(text)]) for text in paired] == list(paired)
     rows = (("\\*.py", "code"), ("x (\\*)", "(\\*) y"))
     table = write_markdown([Block("table", header=("a", "b"), rows=rows)])
