@@ -168,12 +168,24 @@ def _write_row_as_item(row: Sequence[str], header: Sequence[str]) -> str:
             names = list(header[: len(row)])
         cells = zip(names + [""] * (len(row) - len(names)), map(_split_cell, row), strict=True)
         return "- " + _indent("\n\n".join(part for name, parts in cells for part in _name_parts(name, parts)), "  ")
+    if len(row) > 1 and all(map(_CELL_ITEM.match, filter(None, row))):
+        # Lists that stand beside each other are one.
+        return "\n".join(_write_cell_item(" ".join(line.split())) for cell in row for line in cell.split("\n") if line)
     first, *others = list(filter(None, map(_write_cell, row))) or [""]
     if all(map(_LINK.fullmatch, (first, *others))):
         # Of a wall of logos, none is about the others.
         return "\n".join(f"- {link}" for link in (first, *others))
     rest = "; ".join(others)
     return f"- {_guard(f'{write_term(first, is_bold=False)} {rest}' if rest else first)}"
+
+
+def _write_cell_item(line: str) -> str:
+    """Write a line of a list in a cell as an item; one without a mark goes on with the item above."""
+    item = _CELL_ITEM.match(line)
+    if item is None:
+        return f"  {_guard(line)}"
+    mark = item[0] if item[0][0].isdecimal() else "  " * BULLETS.index(line[0]) + "- "
+    return mark + _guard(line[item.end() :])
 
 
 def _name_parts(name: str, parts: Sequence[str]) -> list[str]:

@@ -327,7 +327,8 @@ class _Reader:
             lines = [line._replace(text=resolve_macros(line.text)) for line in lines]
         name = style.get_position(1) if style.name == "source" or not style.name else ""
         default = self._attributes.get("source-language", "") if style.name == "source" else ""
-        code = make_code(lines, (name or style.options.get("language", "") or language or default).lower())
+        language = name or style.options.get("language", "") or language or default
+        code = make_code(lines, language.lower(), style.options.get("indent", ""))
         if style.options.get("role") in ("primary", "secondary") and caption:
             return [replace(caption[0], kind="tab", children=(code,), end_line=code.end_line)]
         return [*caption, code]
@@ -367,6 +368,7 @@ class _Reader:
             return
         is_literal = line[0].isspace() and style.name != "normal"
         if is_literal or style.name in _CODE_STYLES:
+            style.options.setdefault("indent", "0")
             lines = [line for line in lines if line.text != "+" and not line.text.startswith("//")]
             self._blocks += self._read_code(lines, style, "", caption)
             return
@@ -384,8 +386,7 @@ class _Reader:
             # A picture may have a caption.
             self._blocks += caption
             return
-        first = lines[0].number
-        last = lines[-1].number
+        first, last = lines[0].number, lines[-1].number
         paragraph = Block("paragraph", text, start_line=first, end_line=last)
         is_wrapped = style.name in (*_ADMONITION_STYLES, "quote") or is_verse
         if is_wrapped:

@@ -10,6 +10,7 @@ from itertools import count
 from core.markup.document import Block
 from knowledge.formats.asciidoc_lines import Line
 
+MAX_MARGIN = 20
 _CALLOUTS = re.compile(
     r"(?<![ \t])(?:[ \t]*+(?:(?://|#|(?<!-)--|;;)[ \t]*+)?(?<!\\)(?:<(?:\d{1,3}|\.)>|<!--(?:\d{1,3}|\.)-->)){1,20}"
     r"[ \t]*$"
@@ -29,8 +30,8 @@ _COMMENT_STARTS = {
 _CIRCLED = "①②③④⑤⑥⑦⑧⑨⑩⑪⑫⑬⑭⑮⑯⑰⑱⑲⑳"
 
 
-def make_code(lines: Sequence[Line], language: str) -> Block:
-    """Return code without the margin that all its lines share, with the numbers that the text below explains.
+def make_code(lines: Sequence[Line], language: str, indent: str = "") -> Block:
+    """Return code, with another margin where the author asks for one, and the numbers that the text below explains.
 
     They are a comment, `# (1)`, where the author or the language has one, so that the line can be copied; elsewhere
     they look as on a page: `①`.
@@ -45,7 +46,9 @@ def make_code(lines: Sequence[Line], language: str) -> Block:
         return f" {start} {shown}{' -->' if start == '<!--' else ''}" if start else f" {shown}"
 
     texts = [_ESCAPED_CALLOUT.sub("", _CALLOUTS.sub(mark, line.text)).rstrip() for line in lines]
-    code = textwrap.dedent("\n".join(texts).expandtabs(4)).strip("\n")
+    code = "\n".join(texts).expandtabs(4).strip("\n")
+    if re.fullmatch(r"\d{1,3}", indent):
+        code = textwrap.indent(textwrap.dedent(code), " " * min(int(indent), MAX_MARGIN))
     return Block("code", code, language=language, start_line=lines[0].number, end_line=lines[-1].number)
 
 

@@ -59,6 +59,12 @@ def test_lines_of_a_cell_are_told_apart() -> None:
     assert written[2] == "| Avg. factor | Limit; Rate | It is so long (at most) | **Two:** A. B | `a`; `b` |"
 
 
+def test_lists_beside_each_other_are_one() -> None:
+    row = ("• a\n• # b\ngoes on", "• c\n◦ d", "")
+    assert write_markdown([Block("table", rows=(row,))]) == "- a\n- \\# b\n  goes on\n- c\n  - d"
+    assert write_markdown([Block("table", rows=(("It", "• a\n• b"),))]) == "- It: • a • b"
+
+
 def test_a_table_that_markdown_cannot_hold_is_a_list() -> None:
     rows = (("`a`", "1", "It\nIs"), ("Is it?", "", "yes"), ("", "", "only"), ("1. x",))
     assert write_markdown([Block("table", rows=rows)]) == "- `a`: 1; It; Is\n- Is it? yes\n- only\n- 1\\. x"

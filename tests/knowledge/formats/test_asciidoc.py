@@ -121,6 +121,8 @@ def walk(blocks: Iterable[Block]) -> Iterator[Block]:
         ('[source,sh,subs="+quotes,+attributes"]\n----\nrun __<my_id>__ $\\{HOME} **-v** a_b_c\n----',
          "```sh\nrun <my_id> ${HOME} -v a_b_c\n```"),
         ("image::A plan.svg[,100]\n\nText", "Text"),
+        ("[indent=2]\n----\n    a\n      b\n----", "```\n  a\n    b\n```"),
+        ("[indent=0]\n----\n  a\n----\n\n----\n  a\n   b\n----", "```\na\n```\n\n```\n  a\n   b\n```"),
         (" $ cmd\n   --flag", "```\n$ cmd\n  --flag\n```"),
         ("----\nnobody closes it", "```\nnobody closes it\n```"),
     ],
