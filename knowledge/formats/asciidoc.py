@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import starmap
 from types import MappingProxyType
 
@@ -25,7 +25,6 @@ from knowledge.formats.asciidoc_inline import (
     resolve_counters,
     resolve_macros,
     resolve_quotes,
-    split_attributes,
     write_inline,
 )
 from knowledge.formats.asciidoc_lines import (
@@ -39,6 +38,7 @@ from knowledge.formats.asciidoc_lines import (
     find_titles,
     set_attribute,
 )
+from knowledge.formats.asciidoc_style import Style, read_style
 from knowledge.formats.asciidoc_table import read_rows
 from knowledge.formats.inline import escape
 from knowledge.parsing.limits import map_parser_errors
@@ -70,32 +70,10 @@ _AUTHOR = re.compile(
 )
 _REVISION = re.compile(r"v?\d[\w.-]*(?:,.*)?$|v?[\d.]+:.*$|\d{4}-\d\d-\d\d.*$|v?\{rev\w+\}")
 _ADMONITION_STYLES = ("NOTE", "TIP", "IMPORTANT", "WARNING", "CAUTION")
-_QUOTED = re.compile(r"([\"'])(.*)\1")
 _CODE_STYLES = ("source", "listing", "literal", "example-code", "console")
 # The last ones are drawings.
 _SILENT_STYLES = ("comment", "pass", "toc", "index", "ditaa", "graphviz", "mermaid", "plantuml")
 _UNDERLINES = "=-~^+"
-
-
-@dataclass(slots=True)
-class _Style:
-    """What the lines above a block say of it."""
-
-    title: str = ""
-    positions: list[str] = field(default_factory=list)
-    options: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        return re.split(r"[.#%]", self.positions[0], maxsplit=1)[0].strip() if self.positions else ""
-
-    def has(self, option: str) -> bool:
-        """Return whether an option is set, in any of the forms."""
-        names = self.options.get("options") or self.options.get("opts") or ""
-        return f"%{option}" in self.get_position(0) or option in re.split(r"[,; ]+", names)
-
-    def get_position(self, number: int) -> str:
-        return self.positions[number].strip() if number < len(self.positions) else ""
 
 
 @map_parser_errors
@@ -133,7 +111,7 @@ class _Reader:
         self._markers: tuple[str, ...] = ()
         # Where a plus stands alone that attaches to an item, and how many lists that one is in.
         self._plus = (-1, 0)
-        self._style = _Style()
+        self._style = Style()
         self._is_header = False
 
     def read(self) -> list[Block]:
@@ -143,7 +121,7 @@ class _Reader:
                 self._number += 1
             elif not self._read_about(line) and not self._read_heading(line):
                 style = self._style
-                self._style = _Style()
+                self._style = Style()
                 self._read_block(line, style)
         return self._blocks
 
@@ -158,7 +136,7 @@ class _Reader:
         elif _ANCHOR.match(line):
             pass
         elif ATTRIBUTE_LINE.match(line):
-            _read_style(resolve_attributes(line[1:-1], self._attributes), self._style)
+            read_style(resolve_attributes(line[1:-1], self._attributes), self._style)
         elif title := TITLE.match(line):
             self._style.title = title[1]
         else:
@@ -202,7 +180,7 @@ class _Reader:
         name = self._inline(text.removesuffix(" " + "=" * level))
         self._blocks.append(Block("heading", name, level=min(level, MAX_HEADING_LEVEL), start_line=start, end_line=end))
         self._number += size
-        self._style = _Style()
+        self._style = Style()
         if level == 1:
             self._attributes.setdefault("doctitle", text[:MAX_VALUE_CHARS])
             self._skip_header()
@@ -228,7 +206,7 @@ class _Reader:
 
     # Blocks.
 
-    def _read_block(self, line: str, style: _Style) -> None:
+    def _read_block(self, line: str, style: Style) -> None:
         if delimiter := _DELIMITER.match(line):
             self._blocks += self._read_delimited(delimiter, style)
         elif _RULE.match(line) and style.name not in _CODE_STYLES:
@@ -245,7 +223,7 @@ class _Reader:
         else:
             self._read_paragraph(line, style)
 
-    def _caption(self, style: _Style) -> list[Block]:
+    def _caption(self, style: Style) -> list[Block]:
         return [self._make_line(self._inline(style.title))] if style.title else []
 
     def _make_line(self, text: str) -> Block:
@@ -281,7 +259,7 @@ class _Reader:
         self._number = min(end + 1, len(self._lines))
         return list(self._lines[start:end])
 
-    def _read_delimited(self, delimiter: re.Match[str], style: _Style) -> list[Block]:
+    def _read_delimited(self, delimiter: re.Match[str], style: Style) -> list[Block]:
         mark = delimiter[0].strip()
         first_line = self._lines[self._number].number
         language = mark[3:] if delimiter[1] else ""
@@ -298,7 +276,7 @@ class _Reader:
         kind = {"*": "sidebar", "_": "quote", '"': "quote"}.get(mark[0], "")
         return self._wrap(kind, style, self._read_inside(lines), first_line, last_line)
 
-    def _wrap(self, kind: str, style: _Style, children: list[Block], start: int, end: int) -> list[Block]:
+    def _wrap(self, kind: str, style: Style, children: list[Block], start: int, end: int) -> list[Block]:
         """Return what the style makes of the blocks inside."""
         title = self._inline(style.title)
         if style.name == "tabs":
@@ -315,7 +293,7 @@ class _Reader:
             return [Block("admonition", title, tuple(children), start_line=start, end_line=end)]
         return _put_below(Block("paragraph", title, start_line=start, end_line=start), children)
 
-    def _read_code(self, lines: Sequence[Line], style: _Style, language: str, caption: list[Block]) -> list[Block]:
+    def _read_code(self, lines: Sequence[Line], style: Style, language: str, caption: list[Block]) -> list[Block]:
         if not any(line.text.strip() for line in lines):
             return []
         subs = style.options.get("subs", "")
@@ -333,7 +311,7 @@ class _Reader:
             return [replace(caption[0], kind="tab", children=(code,), end_line=code.end_line)]
         return [*caption, code]
 
-    def _read_table(self, lines: list[Line], style: _Style, mark: str, start: int, end: int) -> list[Block]:
+    def _read_table(self, lines: list[Line], style: Style, mark: str, start: int, end: int) -> list[Block]:
         is_csv = mark == "," or style.options.get("format") == "csv"
         separator = style.options.get("separator") or (mark if mark in ":!" else "|")
         lines = list(drop_comments(lines))
@@ -356,7 +334,7 @@ class _Reader:
         code = text if kind == "l" else to_plain(written) if kind == "m" else ""
         return f"`{code}`" if code and "`" not in text else written
 
-    def _read_paragraph(self, line: str, style: _Style) -> None:
+    def _read_paragraph(self, line: str, style: Style) -> None:
         start = self._number
         end = start + 1
         while end < len(self._lines) and not self._ends_paragraph(self._lines[end].text):
@@ -522,14 +500,18 @@ class _Reader:
             if marker in markers:
                 return False
             self._blocks += self._read_list(markers)
-        elif is_apart and line[0].isspace():
-            self._number = number
-            self._read_paragraph(line, _Style())
         elif line.startswith("//") and not line.startswith("///") and not is_apart:
             self._number = number + 1
+        elif self._is_text_of_item(line, is_apart):
+            self._number = number
+            self._read_paragraph(line, Style())
         else:
             return False
         return True
+
+    def _is_text_of_item(self, line: str, is_apart: bool) -> bool:
+        """Return whether a line is literal text below an item, or goes on below what is attached to one."""
+        return line[0].isspace() if is_apart else bool(self._blocks) and not self._begins_block(line)
 
     def _attaches_further_out(self, plus: int, depth: int) -> bool:
         """Return whether the plus on a line attaches to an item of a list around one in so many lists."""
@@ -546,7 +528,7 @@ class _Reader:
                 return
             if not self._read_about(line):
                 style = self._style
-                self._style = _Style()
+                self._style = Style()
                 self._read_block(line, style)
                 return
 
@@ -586,15 +568,3 @@ def _get_marker(line: str) -> str:
     if item[2]:
         return "1" if item[2].isdigit() else "a"
     return "i" if item[3] else "<"
-
-
-def _read_style(text: str, style: _Style) -> None:
-    """Read the attributes of a block: positions first, names anywhere."""
-    for number, part in enumerate(split_attributes(text)):
-        name, equals, value = part.partition("=")
-        if equals and re.fullmatch(r"[\w-]+", name.strip()):
-            style.options[name.strip()] = value.strip().strip("\"'")
-        elif part.strip() or number:
-            # `[,yaml]` has nothing in the first one.
-            style.positions += [""] * (number - len(style.positions))
-            style.positions[number:] = [_QUOTED.sub(r"\2", part.strip())]
