@@ -14,6 +14,7 @@ MAX_HEADING_LEVEL = 6
 # Code between ticks, in which a backslash is one.
 _CODE = re.compile(r"((?<![`\\])(?:``(?:[^`]|(?<!`)`(?!`)){1,2000}``|`[^`]{1,2000}`)(?!`))")
 _BACKTICKS = re.compile(r"`+")
+_LAST_TICK = re.compile(r"(?<![\\`])\\`(?=[^`]*\Z)")
 _STRONG = re.compile(r"\*\*(?=[^\s*])([^*]+)(?<=\S)\*\*")
 # What would begin another block at the start of a line: a heading, a quotation, a list, a fence, a rule, a table, HTML,
 # an admonition, a tab.
@@ -65,13 +66,13 @@ def _guard(text: str) -> str:
 
 
 def _drop_escapes(text: str) -> str:
-    """Return inline Markdown without the escapes of asterisks and underscores that nothing in it makes a pair with.
+    """Return inline Markdown without the escapes of asterisks, underscores and ticks that nothing in it pairs with.
 
-    Those of cells stay, for these may be quoted in one line with others.
-
-    >>> _drop_escapes("f(\\\\*args) in py/\\\\_run"), _drop_escapes("\\\\*args\\\\*")
-    ('f(*args) in py/_run', '\\\\*args\\\\*')
+    >>> _drop_escapes("f(\\\\*args) in py/\\\\_run"), _drop_escapes("\\\\*args\\\\*"), _drop_escapes("it\\\\`s")
+    ('f(*args) in py/_run', '\\\\*args\\\\*', 'it`s')
     """
+    if "\\`" in text and "".join(_CODE.split(text)[::2]).count("`") == 1:
+        text = _LAST_TICK.sub("`", text)
     for sign in "*_":
         if f"\\{sign}" not in text:
             continue
@@ -152,7 +153,8 @@ def holds_code(row: Sequence[str]) -> bool:
 
 def _write_row(cells: Sequence[str], width: int) -> str:
     padded_cells = [*map(_write_cell, cells), *[""] * (width - len(cells))]
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in padded_cells) + " |"
+    # They may be quoted in one line.
+    return _drop_escapes("| " + " | ".join(cell.replace("|", "\\|") for cell in padded_cells) + " |")
 
 
 def _write_row_as_item(row: Sequence[str], header: Sequence[str]) -> str:
@@ -166,12 +168,24 @@ def _write_row_as_item(row: Sequence[str], header: Sequence[str]) -> str:
             names = list(header[: len(row)])
         cells = zip(names + [""] * (len(row) - len(names)), map(_split_cell, row), strict=True)
         return "- " + _indent("\n\n".join(part for name, parts in cells for part in _name_parts(name, parts)), "  ")
+    if len(row) > 1 and all(map(_CELL_ITEM.match, filter(None, row))):
+        # Lists that stand beside each other are one.
+        return "\n".join(_write_cell_item(" ".join(line.split())) for cell in row for line in cell.split("\n") if line)
     first, *others = list(filter(None, map(_write_cell, row))) or [""]
     if all(map(_LINK.fullmatch, (first, *others))):
         # Of a wall of logos, none is about the others.
         return "\n".join(f"- {link}" for link in (first, *others))
     rest = "; ".join(others)
     return f"- {_guard(f'{write_term(first, is_bold=False)} {rest}' if rest else first)}"
+
+
+def _write_cell_item(line: str) -> str:
+    """Write a line of a list in a cell as an item; one without a mark goes on with the item above."""
+    item = _CELL_ITEM.match(line)
+    if item is None:
+        return f"  {_guard(line)}"
+    mark = item[0] if item[0][0].isdecimal() else "  " * BULLETS.index(line[0]) + "- "
+    return mark + _guard(line[item.end() :])
 
 
 def _name_parts(name: str, parts: Sequence[str]) -> list[str]:

@@ -34,6 +34,8 @@ from knowledge.ports import Chunk, Document
 # The kind of all chunks: their text is Markdown, whatever the document was.
 KIND = "markdown"
 MAX_HEADING_LENGTH = 1_000
+# Of an item that is repeated above the items inside it.
+MAX_REPEATED_TEXT = 100
 # A number names no page: of several versions in a file, the first one is no title.
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _VERSION = re.compile(r"\d\.\d")
@@ -305,7 +307,7 @@ def _get_origin(unit: _Unit, depth: int) -> Block:
 def _restore(whole: Block, units: Sequence[_Unit], depth: int) -> list[Block]:
     """Return a block with only those parts of it: with its title, and the number of its first item.
 
-    Of an item whose text is in another chunk, only what is inside it is left.
+    Of an item whose text is in another chunk, only what is inside it is left, unless that would be taken for others.
     """
     parts = _join(units, depth)
     first = _get_origin(units[0], depth)
@@ -319,6 +321,11 @@ def _restore(whole: Block, units: Sequence[_Unit], depth: int) -> list[Block]:
         return [replace(whole, children=tuple(parts[has_text:]))] if is_begun else parts
     if whole.kind == "list":
         outside = list(takewhile(lambda part: part.kind != "item", parts))
+        if len(outside) < len(parts) and any(part.kind == "list" for part in outside):
+            # The items of a list inside an item are no neighbours of those around it.
+            text = first.text if len(first.text) <= MAX_REPEATED_TEXT else "…"
+            parts = [replace(first, text=text, children=tuple(outside)), *parts[len(outside) :]]
+            outside = []
         level = whole.level and (max(whole.level, 0) + bool(outside) + _find(whole.children, first) or whole.level)
         items = tuple(parts[len(outside) :])
         return [*outside, *([replace(whole, level=level, children=items)] if items else [])]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import starmap
 from types import MappingProxyType
 
@@ -25,7 +25,6 @@ from knowledge.formats.asciidoc_inline import (
     resolve_counters,
     resolve_macros,
     resolve_quotes,
-    split_attributes,
     write_inline,
 )
 from knowledge.formats.asciidoc_lines import (
@@ -39,6 +38,7 @@ from knowledge.formats.asciidoc_lines import (
     find_titles,
     set_attribute,
 )
+from knowledge.formats.asciidoc_style import Style, read_style
 from knowledge.formats.asciidoc_table import read_rows
 from knowledge.formats.inline import escape
 from knowledge.parsing.limits import map_parser_errors
@@ -55,7 +55,7 @@ _MACRO = re.compile(r"(?:(?:image|audio|video)::[^\s\[][^\[]*|(?!(?:xref|link)::
 _NO_TEXT = re.compile(r"\+$|//|(?:image|video|audio|include)::[^\s\[][^\[]*\[[^\[\]]*\]$")
 # A link without a text of its own.
 _BARE_REFERENCE = re.compile(r"<<([^<>,\n]{1,300}),?>>|xref:([^\s\[\]]{1,300})\[\]")
-_BARE_ADDRESS = re.compile(r"(?<![\w`+:/\[\"'])(https?://([^\s\[\]<>`]{1,500}?))(?=[.,;:!?)]{0,3}(?:\s|\Z))")
+_BARE_ADDRESS = re.compile(r"(?<![\w`+:/\[\"'\\])(https?://([^\s\[\]<>`]{1,500}?))(?=[.,;:!?)]{0,3}(?:\s|\Z))")
 _ADMONITION = re.compile(r"(NOTE|TIP|IMPORTANT|WARNING|CAUTION):[ \t]+(.*)$")
 _ITEM = re.compile(
     r"[ \t]*(?:(\*{1,5}|-|•|\.{1,5})|(\d+|[a-zA-Z])[.]|([ivxIVX]+)\)|<(?:\d+|\.)>(?:[ \t]+-(?=[ \t]))?)[ \t]+(\S.*)$"
@@ -70,32 +70,10 @@ _AUTHOR = re.compile(
 )
 _REVISION = re.compile(r"v?\d[\w.-]*(?:,.*)?$|v?[\d.]+:.*$|\d{4}-\d\d-\d\d.*$|v?\{rev\w+\}")
 _ADMONITION_STYLES = ("NOTE", "TIP", "IMPORTANT", "WARNING", "CAUTION")
-_QUOTED = re.compile(r"([\"'])(.*)\1")
 _CODE_STYLES = ("source", "listing", "literal", "example-code", "console")
 # The last ones are drawings.
 _SILENT_STYLES = ("comment", "pass", "toc", "index", "ditaa", "graphviz", "mermaid", "plantuml")
 _UNDERLINES = "=-~^+"
-
-
-@dataclass(slots=True)
-class _Style:
-    """What the lines above a block say of it."""
-
-    title: str = ""
-    positions: list[str] = field(default_factory=list)
-    options: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        return re.split(r"[.#%]", self.positions[0], maxsplit=1)[0].strip() if self.positions else ""
-
-    def has(self, option: str) -> bool:
-        """Return whether an option is set, in any of the forms."""
-        names = self.options.get("options") or self.options.get("opts") or ""
-        return f"%{option}" in self.get_position(0) or option in re.split(r"[,; ]+", names)
-
-    def get_position(self, number: int) -> str:
-        return self.positions[number].strip() if number < len(self.positions) else ""
 
 
 @map_parser_errors
@@ -133,7 +111,7 @@ class _Reader:
         self._markers: tuple[str, ...] = ()
         # Where a plus stands alone that attaches to an item, and how many lists that one is in.
         self._plus = (-1, 0)
-        self._style = _Style()
+        self._style = Style()
         self._is_header = False
 
     def read(self) -> list[Block]:
@@ -143,7 +121,7 @@ class _Reader:
                 self._number += 1
             elif not self._read_about(line) and not self._read_heading(line):
                 style = self._style
-                self._style = _Style()
+                self._style = Style()
                 self._read_block(line, style)
         return self._blocks
 
@@ -158,7 +136,7 @@ class _Reader:
         elif _ANCHOR.match(line):
             pass
         elif ATTRIBUTE_LINE.match(line):
-            _read_style(resolve_attributes(line[1:-1], self._attributes), self._style)
+            read_style(resolve_attributes(line[1:-1], self._attributes), self._style)
         elif title := TITLE.match(line):
             self._style.title = title[1]
         else:
@@ -202,7 +180,7 @@ class _Reader:
         name = self._inline(text.removesuffix(" " + "=" * level))
         self._blocks.append(Block("heading", name, level=min(level, MAX_HEADING_LEVEL), start_line=start, end_line=end))
         self._number += size
-        self._style = _Style()
+        self._style = Style()
         if level == 1:
             self._attributes.setdefault("doctitle", text[:MAX_VALUE_CHARS])
             self._skip_header()
@@ -228,7 +206,7 @@ class _Reader:
 
     # Blocks.
 
-    def _read_block(self, line: str, style: _Style) -> None:
+    def _read_block(self, line: str, style: Style) -> None:
         if delimiter := _DELIMITER.match(line):
             self._blocks += self._read_delimited(delimiter, style)
         elif _RULE.match(line) and style.name not in _CODE_STYLES:
@@ -245,7 +223,7 @@ class _Reader:
         else:
             self._read_paragraph(line, style)
 
-    def _caption(self, style: _Style) -> list[Block]:
+    def _caption(self, style: Style) -> list[Block]:
         return [self._make_line(self._inline(style.title))] if style.title else []
 
     def _make_line(self, text: str) -> Block:
@@ -281,7 +259,7 @@ class _Reader:
         self._number = min(end + 1, len(self._lines))
         return list(self._lines[start:end])
 
-    def _read_delimited(self, delimiter: re.Match[str], style: _Style) -> list[Block]:
+    def _read_delimited(self, delimiter: re.Match[str], style: Style) -> list[Block]:
         mark = delimiter[0].strip()
         first_line = self._lines[self._number].number
         language = mark[3:] if delimiter[1] else ""
@@ -298,7 +276,7 @@ class _Reader:
         kind = {"*": "sidebar", "_": "quote", '"': "quote"}.get(mark[0], "")
         return self._wrap(kind, style, self._read_inside(lines), first_line, last_line)
 
-    def _wrap(self, kind: str, style: _Style, children: list[Block], start: int, end: int) -> list[Block]:
+    def _wrap(self, kind: str, style: Style, children: list[Block], start: int, end: int) -> list[Block]:
         """Return what the style makes of the blocks inside."""
         title = self._inline(style.title)
         if style.name == "tabs":
@@ -309,13 +287,13 @@ class _Reader:
             return [Block("admonition", text, tuple(children), start_line=start, end_line=end)]
         if kind == "quote" or style.name in ("quote", "verse"):
             source = ", ".join(filter(None, (style.get_position(1), style.get_position(2))))
-            credit = [Block("paragraph", f"— {self._inline(source)}", start_line=end, end_line=end)] if source else []
+            credit = [self._make_credit(source, end)] if source else []
             children = [Block("quote", children=(*children, *credit), start_line=start, end_line=end)]
         elif kind == "sidebar":
             return [Block("admonition", title, tuple(children), start_line=start, end_line=end)]
         return _put_below(Block("paragraph", title, start_line=start, end_line=start), children)
 
-    def _read_code(self, lines: Sequence[Line], style: _Style, language: str, caption: list[Block]) -> list[Block]:
+    def _read_code(self, lines: Sequence[Line], style: Style, language: str, caption: list[Block]) -> list[Block]:
         if not any(line.text.strip() for line in lines):
             return []
         subs = style.options.get("subs", "")
@@ -327,12 +305,13 @@ class _Reader:
             lines = [line._replace(text=resolve_macros(line.text)) for line in lines]
         name = style.get_position(1) if style.name == "source" or not style.name else ""
         default = self._attributes.get("source-language", "") if style.name == "source" else ""
-        code = make_code(lines, (name or style.options.get("language", "") or language or default).lower())
+        language = name or style.options.get("language", "") or language or default
+        code = make_code(lines, language.lower(), style.options.get("indent", ""))
         if style.options.get("role") in ("primary", "secondary") and caption:
             return [replace(caption[0], kind="tab", children=(code,), end_line=code.end_line)]
         return [*caption, code]
 
-    def _read_table(self, lines: list[Line], style: _Style, mark: str, start: int, end: int) -> list[Block]:
+    def _read_table(self, lines: list[Line], style: Style, mark: str, start: int, end: int) -> list[Block]:
         is_csv = mark == "," or style.options.get("format") == "csv"
         separator = style.options.get("separator") or (mark if mark in ":!" else "|")
         lines = list(drop_comments(lines))
@@ -355,7 +334,7 @@ class _Reader:
         code = text if kind == "l" else to_plain(written) if kind == "m" else ""
         return f"`{code}`" if code and "`" not in text else written
 
-    def _read_paragraph(self, line: str, style: _Style) -> None:
+    def _read_paragraph(self, line: str, style: Style) -> None:
         start = self._number
         end = start + 1
         while end < len(self._lines) and not self._ends_paragraph(self._lines[end].text):
@@ -367,11 +346,12 @@ class _Reader:
             return
         is_literal = line[0].isspace() and style.name != "normal"
         if is_literal or style.name in _CODE_STYLES:
+            style.options.setdefault("indent", "0")
             lines = [line for line in lines if line.text != "+" and not line.text.startswith("//")]
             self._blocks += self._read_code(lines, style, "", caption)
             return
         lines = [line for line in lines if not _NO_TEXT.match(line.text)]
-        if line.startswith("> ") and not style.name:
+        if not style.name and (line.startswith("> ") or _is_quotation(lines)):
             self._blocks += [*caption, self._read_quotation(lines)]
             return
         admonition = _ADMONITION.match(line)
@@ -384,8 +364,7 @@ class _Reader:
             # A picture may have a caption.
             self._blocks += caption
             return
-        first = lines[0].number
-        last = lines[-1].number
+        first, last = lines[0].number, lines[-1].number
         paragraph = Block("paragraph", text, start_line=first, end_line=last)
         is_wrapped = style.name in (*_ADMONITION_STYLES, "quote") or is_verse
         if is_wrapped:
@@ -394,11 +373,18 @@ class _Reader:
             self._blocks += _put_below(caption[0], [paragraph]) if caption else [paragraph]
 
     def _read_quotation(self, lines: Sequence[Line]) -> Block:
-        """Return a quotation as Markdown writes it, which may hold others."""
+        """Return a quotation as Markdown writes it, which may hold others, or one in quotes; the end may say whose."""
         inside = [line._replace(text=_QUOTATION_MARK.sub("", line.text)) for line in lines]
-        return Block(
-            "quote", children=tuple(self._read_inside(inside)), start_line=lines[0].number, end_line=lines[-1].number
-        )
+        *quoted, last = inside
+        credit = [self._make_credit(last.text[2:].strip(), last.number)] if quoted and last.text[:3] == "-- " else []
+        if _is_quotation(lines):
+            quoted[0] = quoted[0]._replace(text=quoted[0].text[1:])
+            quoted[-1] = quoted[-1]._replace(text=quoted[-1].text.rstrip()[:-1])
+        blocks = self._read_inside(quoted if credit else inside)
+        return Block("quote", children=(*blocks, *credit), start_line=lines[0].number, end_line=lines[-1].number)
+
+    def _make_credit(self, source: str, line: int) -> Block:
+        return Block("paragraph", f"— {self._inline(source)}", start_line=line, end_line=line)
 
     def _ends_paragraph(self, line: str) -> bool:
         if self._markers and (line == "+" or _get_marker(line) in self._markers):
@@ -514,14 +500,18 @@ class _Reader:
             if marker in markers:
                 return False
             self._blocks += self._read_list(markers)
-        elif is_apart and line[0].isspace():
-            self._number = number
-            self._read_paragraph(line, _Style())
         elif line.startswith("//") and not line.startswith("///") and not is_apart:
             self._number = number + 1
+        elif self._is_text_of_item(line, is_apart):
+            self._number = number
+            self._read_paragraph(line, Style())
         else:
             return False
         return True
+
+    def _is_text_of_item(self, line: str, is_apart: bool) -> bool:
+        """Return whether a line is literal text below an item, or goes on below what is attached to one."""
+        return line[0].isspace() if is_apart else bool(self._blocks) and not self._begins_block(line)
 
     def _attaches_further_out(self, plus: int, depth: int) -> bool:
         """Return whether the plus on a line attaches to an item of a list around one in so many lists."""
@@ -538,9 +528,16 @@ class _Reader:
                 return
             if not self._read_about(line):
                 style = self._style
-                self._style = _Style()
+                self._style = Style()
                 self._read_block(line, style)
                 return
+
+
+def _is_quotation(lines: Sequence[Line]) -> bool:
+    """Return whether a paragraph is a quotation in quotes, with who said it below."""
+    if len(lines) < 2 or not lines[-1].text.startswith("-- "):
+        return False
+    return lines[0].text.startswith('"') and lines[-2].text.rstrip().endswith('"')
 
 
 def _put_below(caption: Block, blocks: Sequence[Block]) -> list[Block]:
@@ -571,15 +568,3 @@ def _get_marker(line: str) -> str:
     if item[2]:
         return "1" if item[2].isdigit() else "a"
     return "i" if item[3] else "<"
-
-
-def _read_style(text: str, style: _Style) -> None:
-    """Read the attributes of a block: positions first, names anywhere."""
-    for number, part in enumerate(split_attributes(text)):
-        name, equals, value = part.partition("=")
-        if equals and re.fullmatch(r"[\w-]+", name.strip()):
-            style.options[name.strip()] = value.strip().strip("\"'")
-        elif part.strip() or number:
-            # `[,yaml]` has nothing in the first one.
-            style.positions += [""] * (number - len(style.positions))
-            style.positions[number:] = [_QUOTED.sub(r"\2", part.strip())]

@@ -36,11 +36,12 @@ _MARKS = re.compile(
     | `(?P<pluses>\+{1,2})(?P<literal>(?!\s)[^\n]{1,300}?)(?P=pluses)`
     | "`(?P<quotation>(?:[^`\n]|`(?!")){1,500})`" | '`(?P<single>(?:[^`\n]|`(?!')){1,300})`'
     | `(?:link|xref|https?):[^\s\[\]`]{1,300}\[`?(?P<code_title>[^\]\n`]{1,300})`?\]`
-    | ``(?P<code>[^\n]{1,300}?)`` | (?<![\w`])`(?P<constrained_code>(?!\s)
-        (?:[^`]|(?<=\s)`(?=[\s,;.)])|(?<=\w)`(?=\w)|(?<=\\)`(?=`)){1,1000}?(?<!\s))`(?![\w`])
+    | (?:link|xref|https?):[^\s\[\]`]{1,300}\[`(?P<split_title>[^\]\n`]{1,300})\]`(?![\w`])
+    | (?<![\w`])`(?P<tick>`{1,2})`(?![\w`]) | ``(?P<code>[^\n]{1,300}?)`` | (?<![\w`])`(?P<constrained_code>(?!\s)
+        (?:[^`]|(?<=\s)`(?=[\s,;.)])|(?<=\w)`(?=`(?![\w`]))|(?<=\w)`(?=\w)|(?<=\\)`(?=`)){1,1000}?(?<!\s))`(?![\w`])
     | \[x-\]\+(?P<old_code>[^+\n]{1,300})\+
     | \$\$(?P<dollars>[^\n]{1,300}?)\$\$ | \+\+\+(?P<raw>[^\n]{0,300}?)\+\+\+ | \+\+(?P<plain>[^\n]{1,300}?)\+\+
-    | (?<![\w+])\+(?P<constrained_plain>(?!\s)[^+\n]{1,300}(?<!\s))\+(?![\w+])
+    | (?<![\w+])\+(?P<constrained_plain>(?!\s)(?:[^+\n]|\+(?=\w)|(?<=\s)\+(?=\s)){1,300}(?<!\s))\+(?![\w+])
     | <<(?P<page>[^<>,\n]{1,200})(?:,(?P<page_title>(?:[^<>]|<(?!<)|>(?!>)){0,300}))?>>
     | (?:link:(?P<link>[^\s\[\]]{1,500})|(?P<address>(?:https?|mailto):[^\s\[\]<>]{1,500}))
       \[(?P<link_title>(?:\\\]|[^\[\]]|\[[^\[\]]{0,100}\]){0,300})\]
@@ -53,7 +54,8 @@ _MARKS = re.compile(
     | \(\(\((?P<hidden>[^()\n]{1,200})\)\)\) | \(\((?P<term>[^()\n]{1,200})\)\)
     | (?<=\#\#)\[(?P<apart>\.[\w.-]{1,60})\](?=\#\#)
     | \[\[[^\[\]\n]{1,100}\]\] | \[\#[\w-]{1,100}\] | (?<!\w)\[[.\w%=" -]{1,60}\](?=[#*_`])
-    | \*\*(?P<bold>[^*]{1,300})\*\* | (?<![\w*])\*(?P<constrained_bold>(?!\s)[^*]{1,300}(?<!\s))\*(?![\w*])
+    | \*\*(?!\*)(?P<bold>(?:[^*]|\*(?!\*)){1,300})\*\*
+    | (?<![\w*])\*(?P<constrained_bold>(?!\s)(?:[^*]|(?<=\w)\*(?=\w)){1,300}(?<!\s))\*(?![\w*])
     | __(?P<italic>(?:[^_]|_(?!_)){1,300})__
     | (?<![\w_])_(?P<constrained_italic>(?!\s)(?:[^_]|(?<=\w)_(?=\w)){1,300}(?<!\s))_(?![\w_])
     | \#\#(?P<marked>[^#\n]{1,300})\#\# | (?<![\w&#])\#(?P<constrained_marked>(?!\s)[^#\n]{1,300}(?<!\s))\#(?![\w#])
@@ -71,7 +73,9 @@ _OLD_MARKS = re.compile(
 _SYMBOLS = {
     "`'": "’", "(C)": "©", "(R)": "®", "(TM)": "™", "...": "…", "->": "→", "=>": "⇒", "<-": "←", "<=": "⇐",
 }  # fmt: skip
-_SYMBOL = re.compile(r"(?<=\w)`'|\\?(?:\((?:C|R|TM)\)|(?<!\.)\.\.\.(?!\.)|(?<![-=<])(?:[-=]>|<[-=])(?![-=>]))")
+_SYMBOL = re.compile(
+    r"(?<=\w)`'|(?<=\w)\\'(?=[a-zA-Z])|\\?(?:\((?:C|R|TM)\)|(?<!\.)\.\.\.(?!\.)|(?<![-=<])(?:[-=]>|<[-=])(?![-=>]))"
+)
 _ALT = re.compile(r"(?:^|,)[ ]{0,5}alt=\"?([^\",]{1,200})")
 # What a macro of an extension shows, by the name of an attribute.
 _SHOWN = re.compile(r"(?:^|,)[ ]{0,5}(?:alt|caption|display|label|text|title)=\"?([^\",]{1,200})")
@@ -88,15 +92,27 @@ _CODE_QUOTES = re.compile(
     r"(?<![\w;:}])(\\{0,2})(?:\[\.[\w.-]{1,40}\])?([_*]|(?<=\])\#)(?=[\w<{:-])((?:[^_*#\n]|[_*](?=[\w_*])){1,200})(?<=\S)\2(?!\w)"
 )
 _COMMENT = re.compile(r"<!--(?:[^-]|-(?!->)){0,500}-->")
-_PASSED = re.compile(r"(?:pass:[a-z,]{0,50}|(?<![\w\\])(?:xref|link):[^\s\[\]]{1,300}(?=\[[^\]]))\[([^\[\]]{0,300})\]")
+_PASSED = re.compile(
+    r"(?:pass:([a-z,]{0,50})|(?<![\w\\])(?:xref|link):[^\s\[\]]{1,300}(?=\[[^\]]))\[([^\[\]]{0,300})\]"
+)
 _ESCAPED_SIGN = re.compile(r"\\(?=[^\w\s])")
 # Of what is passed on, the marks are read nevertheless.
 _READ_ON = re.compile(r"\b(?:[mnq]|macros|normal|quotes)\b")
+_READ_ON_IN_CODE = re.compile(r"\b(?:[nq]|normal|quotes)\b")
 _ESCAPING = re.compile(r"\b(?:[cn]|specialchar(?:acter)?s|normal)\b")
-_ESCAPED_IN_CODE = re.compile(r"\\(?=\{|<<|https?:|[\w.%+-]{1,60}@\w|[a-z]{1,30}::?[^\s\[\]]{0,300}\[)")
+_ESCAPED_IN_CODE = re.compile(
+    r"\\(?=\{|<<|https?:|[\w.%+-]{1,60}@\w|[a-z]{1,30}::?[^\s\[\]]{0,300}\[|\(\([^\n]{1,300}?\)\)"
+    r"|[-=]>|<[-=]|\.\.\.|\((?:C|R|TM)\))"
+)
+# Marks that would begin in code and end behind it.
+_ESCAPED_PAIR = re.compile(
+    r"\\(?:\*(?=\S)[^*\n]{1,300}(?<=\S)\*(?!\w)|__[^_\n]{1,300}__|_(?=[^\s_])[^_\n]{1,300}(?<=\S)_(?!\w))"
+)
+_MOVED = re.compile(r"(?<=\w)([~^])(\w{1,10})\1")
 _CHARACTER = re.compile(r"\\?&(?:#\d{1,7}|#x[0-9a-fA-F]{1,6}|[a-zA-Z]{2,10});")
 _SIGN_OF_CODE = re.compile(r"[^a-zA-Z0-9-]")
 _ELEMENT = re.compile(r"<([a-z]{1,20})(?:\s[^<>]*)?>.*</\1>", re.DOTALL)
+_CODE = ("literal", "code", "code_title", "constrained_code", "old_code", "split_title", "tick")
 _BOLD = ("bold", "constrained_bold")
 _ITALIC = ("italic", "constrained_italic")
 _HIDDEN_MACROS = frozenset(("anchor", "indexterm", "toc"))
@@ -146,7 +162,12 @@ def resolve_code(text: str, attributes: Mapping[str, str]) -> str:
 
 def resolve_macros(code: str) -> str:
     """Return code with what macros pass on, or the texts of links, in place of them."""
-    return _PASSED.sub(lambda match: _NAMED.sub("", match[1]), code)
+    return _PASSED.sub(_write_passed_code, code)
+
+
+def _write_passed_code(match: re.Match[str]) -> str:
+    text = _NAMED.sub("", match[2])
+    return resolve_quotes(text) if _READ_ON_IN_CODE.search(match[1] or "") else text
 
 
 def resolve_quotes(code: str) -> str:
@@ -220,27 +241,46 @@ def _write_character(match: re.Match[str]) -> str:
 def _write_mark(match: re.Match[str], depth: int) -> str:
     name = match.lastgroup or ""
     content = match[name] if name else ""
-    if name in ("literal", "code", "code_title", "constrained_code", "old_code"):
+    if name in _CODE:
         if name in ("code", "constrained_code"):
-            content = _ESCAPED_END.sub(r"\1}", content)
+            content = _ESCAPED_END.sub(r"\1}", _drop_escapes(match, name))
             content = resolve_quotes(resolve_macros(_ESCAPED_IN_CODE.sub("", content)))
+            content = _MOVED.sub(lambda moved: move_signs(moved[2], "sup" if moved[1] == "^" else "sub"), content)
             content = _WITHIN_PLUSES.sub(r"\2", content)
         return make_code(_CHARACTER.sub(_write_character, content))
     if name in ("attributes", "link_title", "page", "page_title", "bare_address", "unknown_title", "menu_items"):
         return _write_link(match, depth)
-    if name == "escaped" and content in "*_`":
-        return f"\\{content}"
     if name in ("escaped", "dollars", "plain", "constrained_plain"):
-        return escape(content)
+        return f"\\{content}" if name == "escaped" and content in "*_`" else escape(content)
     if name in ("raw", "hidden", "apart", ""):
         # What has a style of its own is a box of its own.
         return _write_html(content) if name == "raw" else " " if name == "apart" else ""
     if name in ("upper", "lower"):
         content = move_signs(content, "sup" if name == "upper" else "sub")
     inner = write_inline(content, depth + 1) if depth < _MAX_DEPTH else escape(content)
-    mark = "**" if name in _BOLD else "*" if name in _ITALIC else ""
-    quotes = {"quotation": "“”", "single": "‘’"}.get(name, "")
-    return f"{mark or quotes[:1]}{inner}{mark or quotes[1:]}"
+    if quotes := {"quotation": "“”", "single": "‘’"}.get(name):
+        return f"{quotes[0]}{inner}{quotes[1]}"
+    return _emphasize(inner, "**" if name in _BOLD else "*" if name in _ITALIC else "")
+
+
+def _drop_escapes(match: re.Match[str], name: str) -> str:
+    """Return code without the backslashes that keep it from beginning what ends behind it."""
+    start = match.start(name)
+
+    def drop(backslash: re.Match[str]) -> str:
+        pair = _ESCAPED_PAIR.match(match.string, start + backslash.start())
+        return "" if pair and pair.end() > match.end(name) else "\\"
+
+    return re.sub(r"\\(?=[*_])", drop, match[name])
+
+
+def _emphasize(text: str, mark: str) -> str:
+    """Return a text between marks of emphasis, which have no blanks inside; signs alone would be mixed up with them."""
+    core = text.strip()
+    if not any(map(str.isalnum, core)):
+        return text
+    start, _, end = text.partition(core)
+    return f"{start}{mark}{core}{mark}{end}"
 
 
 def _write_link(match: re.Match[str], depth: int) -> str:

@@ -23,6 +23,9 @@ _NAME = re.compile(
     r"|(?:[^\[\]=]{1,100},[ ]?)?id=[\"']?([\w-]++)[^\[\]]*+)\]$"
 )
 
+# What a title has and its name does not.
+_NO_PART_OF_NAME = re.compile(r"<[^<>]{1,300}>|&#?\w{2,8};|[^\w .-]")
+
 
 class Line(NamedTuple):
     """A line of a document."""
@@ -43,9 +46,10 @@ def find_titles(lines: Iterable[str]) -> dict[str, str]:
             titles |= {names[-1]: anchor[2] or title_above} if anchor[2] or title_above else {}
         elif title := HEADING.match(text) or TITLE.match(text):
             heading = title[title.lastindex or 1]
-            words = re.sub(r"[\W_]+", "_", heading.lower()).strip("_")
+            words = _NO_PART_OF_NAME.sub("", heading.lower())
+            underscored = re.sub(r"[ ._-]+", "_", words).strip("_")
             # As the site may set them, too: without a prefix, and with hyphens.
-            names += [f"_{words}", words.replace("_", "-"), heading]
+            names += [f"_{underscored}", re.sub(r"[ .-]+", "-", words).strip("-"), heading]
             titles |= {name: heading for name in names if name not in titles}
             names = []
             title_above = heading if TITLE.match(text) else ""

@@ -12,7 +12,7 @@ Cell = tuple[str, str]
 _MAX_REPEATS = 20
 _MAX_COLUMNS = 100
 _CELL_SPEC = re.compile(
-    r"(?:^|(?<=\s))(?:(?=[\d.])(?P<columns>\d{1,3})?(?:\.(?P<rows>\d{1,3}))?\+|(?P<times>\d{1,3})\*)?"
+    r"(?:^|(?<=\s))(?:(?=[\d.])(?P<columns>\d{1,3})?(?:\.(?P<rows>\d{0,3}))?\+|(?P<times>\d{1,3})\*)?"
     r"[<^>]?(?:\.[<^>])?(?P<kind>[aehlmsdv]?)\Z"
 )
 _COLUMN_COUNT = re.compile(r"\s*+(\d{1,3})\s*+$")

@@ -161,12 +161,13 @@ class _Builder:
             self._close_last()
         self.open("definition", parent, term)
 
-    def end_title(self) -> None:
-        """Take the paragraph that ends as the title of the note that it begins."""
+    def end_title(self, is_kept: bool) -> None:
+        """Take the paragraph that ends as the title of the note that it begins. What is kept goes on with the next."""
         frame = self._frames[-1]
         if frame.kind == "admonition" and not frame.text and not frame.children:
             frame.text = self._take_text()
-        self.end_paragraph()
+        elif not is_kept:
+            self.end_paragraph()
 
     def _close_last(self) -> None:
         frame = self._frames.pop()
@@ -330,15 +331,25 @@ def _open(element: Any, builder: _Builder) -> None:
     elif tag == "br":
         builder.write(_LINE_BREAK)
     elif _is_block(element):
-        builder.end_paragraph()
+        # The title of a paragraph stays with it.
+        if element.tag == "p" and _is_title(element.getprevious()):
+            builder.write(_LINE_BREAK)
+        else:
+            builder.end_paragraph()
     builder.write(element.text)
+
+
+def _is_title(element: Any) -> bool:
+    """Return whether an element is the title of the paragraph below it, as Asciidoctor and DocBook write it."""
+    return element is not None and _is_block(element) and "title" in element.get("class", "").split()
 
 
 def _close(element: Any, builder: _Builder) -> None:
     if element.tag == "dt":
         builder.end_term(element)
     elif element.tag == "summary" or (element.tag in BLOCK_TAGS and _NOTE_TITLE.search(element.get("class", ""))):
-        builder.end_title()
+        is_kept = _is_title(element) and element.getnext() is not None and element.getnext().tag == "p"
+        builder.end_title(is_kept)
     elif _is_block(element):
         builder.end_paragraph()
     builder.close(element)

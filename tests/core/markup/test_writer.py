@@ -27,6 +27,16 @@ def test_prose_is_never_read_as_a_tab_or_an_admonition() -> None:
     )
 
 
+def test_a_sign_that_nothing_pairs_with_needs_no_escape() -> None:
+    lone = ("it\\`s", "`a`, it\\`s", "\\* a", "\\`\\`\\`")
+    assert [write_markdown([paragraph(text)]) for text in lone] == ["it`s", "`a`, it`s", "\\* a", "\\`\\`\\`"]
+    paired = ("\\`a\\`", "it\\`s `a`", "(\\*) a (\\*)")
+    assert [write_markdown([paragraph(text)]) for text in paired] == list(paired)
+    rows = (("\\*.py", "code"), ("x (\\*)", "(\\*) y"))
+    table = write_markdown([Block("table", header=("a", "b"), rows=rows)])
+    assert table.split("\n")[2:] == ["| *.py | code |", "| x (\\*) | (\\*) y |"]
+
+
 def test_a_fence_is_longer_than_those_in_its_code() -> None:
     assert write_markdown([Block("code", "```\nx\n````", language="md")]) == "`````md\n```\nx\n````\n`````"
 
@@ -47,6 +57,12 @@ def test_lines_of_a_cell_are_told_apart() -> None:
     written = write_markdown([Block("table", header=cells, rows=(cells,))]).split("\n")
     assert written[0] == "| Avg. factor | Limit Rate | It is so long (at most) | **Two:** A. B | `a` `b` |"
     assert written[2] == "| Avg. factor | Limit; Rate | It is so long (at most) | **Two:** A. B | `a`; `b` |"
+
+
+def test_lists_beside_each_other_are_one() -> None:
+    row = ("• a\n• # b\ngoes on", "• c\n◦ d", "")
+    assert write_markdown([Block("table", rows=(row,))]) == "- a\n- \\# b\n  goes on\n- c\n  - d"
+    assert write_markdown([Block("table", rows=(("It", "• a\n• b"),))]) == "- It: • a • b"
 
 
 def test_a_table_that_markdown_cannot_hold_is_a_list() -> None:

@@ -154,7 +154,15 @@ def test_an_item_whose_text_is_in_another_passage_is_no_empty_item() -> None:
     chunks = chunk(Document("a.md", f"- top\n  - one\n{inner}  - two\n- end\n", "markdown"), 60)
     assert [piece.text for piece in chunks if "- - " in piece.text] == []
     assert chunks[1].text.startswith("- word word")
-    assert chunks[-1].text.endswith("- two\n\n- end")
+    assert chunks[-1].text.endswith("39\n  - two\n- end")
+
+
+@pytest.mark.parametrize(("item", "shown"), [("Share it", "Share it"), ("Share it " * 20, "…")])
+def test_items_of_an_inner_list_stay_inside_their_item(item: str, shown: str) -> None:
+    inner = "".join(f"   {number}. {'Admins do it. ' * 5}\n" for number in range(1, 9))
+    last = chunk(Document("a.md", f"6. Log in\n7. {item}\n{inner}8. Save it.\n", "markdown"), 60)[-1]
+    assert last.text.startswith(f"7. {shown}\n   7. Admins do it. ")
+    assert last.text.endswith("\n8. Save it.")
 
 
 def test_a_heading_is_with_its_text_also_where_that_is_long() -> None:

@@ -36,6 +36,8 @@ def read(main: str) -> str:
         ("<table><tr><td><pre>x = 1</pre></td><td>note</td></tr></table>", "```\nx = 1\n```\n\nnote"),
         ("<dl><dt>port</dt><dd>where it listens</dd></dl>", "**port**: where it listens"),
         ("<dl><dt>a</dt><dt>b<dd><p>c</p><pre>d</pre><dt>e<dd>f</dl>g", "**a, b**: c\n\n```\nd\n```\n\n**e**: f\n\ng"),
+        ('<p>a</p><div><div class="title">Fast</div><p>b</p></div><p class="title">More</p><pre>c</pre>',
+         "a\n\nFast\nb\n\nMore\n\n```\nc\n```"),
         ("<blockquote><p>a</p><p>b</p></blockquote>c", "> a\n>\n> b\n\nc"),
         ('<div class="admonition note"><p class="admonition-title">Note</p><p>a</p></div>b', "> **Note**\n>\n> a\n\nb"),
         ("<details><summary>More</summary>a<ul><li>b</ul></details>", "> **More**\n>\n> a\n>\n> - b"),
@@ -283,6 +285,42 @@ def test_links_elsewhere_are_left_out_unless_they_are_the_page() -> None:
     links = "<ul>" + "".join(f'<li><a href="/{name}">{name}</a></li>' for name in ("tank", "valve", "pump")) + "</ul>"
     assert "valve" not in read(f"<main><p>{TEXT}</p>{links}</main>")
     assert read(f"<main><h1>Contents</h1>{links}</main>") == "# Contents\n\n- tank\n- valve\n- pump"
+
+
+NOTE = "The code base grew."
+NOTED = [
+    ('<sup class="footnote">[<a id="r1" class="footnote" href="#d1">1</a>]</sup>',
+     f'<div id="footnotes"><hr><div class="footnote" id="d1"><a href="#r1">1</a>. {NOTE}</div></div>'),
+    ('<sup><a href="#fn1" id="fnref1">[1]</a></sup>',
+     f'<section><h2>Footnotes</h2><ol><li id="fn1"><p>{NOTE} <a href="#fnref1">↩</a></p></li></ol></section>'),
+    (' <a href="#id2" id="id1"><span>[</span>1<span>]</span></a>',
+     f'<aside id="id2"><span>[<a href="#id1">1</a>]</span><p>{NOTE}</p></aside>'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("mark", "note"), NOTED)
+def test_a_short_footnote_stands_where_its_mark_is(mark: str, note: str) -> None:
+    assert read(f"<main><p>Ruby{mark}. {TEXT}</p>{note}</main>") == f"Ruby ({NOTE}). {TEXT.strip()}"
+    # What is no footnote, is long, hidden or one of many, or belongs to a title stays where it is.
+    assert f"Ruby ({NOTE})" not in read(f"<main><p>Ruby{mark}. {TEXT}</p>{note.replace(NOTE, NOTE * 20)}</main>")
+    assert NOTE not in read(f"<main><p>Ruby{mark}. {TEXT}</p><div hidden>{note}</div></main>")
+    assert NOTE not in read(f"<main><p>Ruby{mark}. {TEXT}</p>{note.replace(NOTE, f'<i hidden>{NOTE}</i>')}</main>")
+    assert f"({NOTE})" not in read(f"<main><h2>Ruby{mark}</h2><p>{TEXT}</p>{note}</main>")
+
+
+def test_where_many_sources_are_cited_the_list_stays() -> None:
+    marks = "".join(f'<sup><a href="#d{number}" id="r{number}">{number}</a></sup> ' for number in range(30))
+    notes = "".join(f'<li id="d{number}">Book {number}. <a href="#r{number}">↩</a></li>' for number in range(30))
+    assert "1. Book 0. ↩\n2. Book 1. ↩" in read(f"<main><p>{marks}{TEXT}</p><ol>{notes}</ol></main>")
+
+
+def test_the_time_grows_with_footnotes_in_each_other() -> None:
+    def read_nested(text: str) -> str:
+        parts = (f'<div id="d{number}"><a id="r{number}" href="#d{number}">1</a>' for number in range(len(text)))
+        return read("".join(parts))
+
+    limits = Growth(quick_size=9, quick_s=0.0, size=4_000, min_s=0.05, max_s=10.0)
+    assert find_growth(read_nested, [Text("", "x", "")], limits) == ""
 
 
 def test_a_page_that_must_not_be_indexed_has_no_text() -> None:
