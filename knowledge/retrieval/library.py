@@ -173,6 +173,10 @@ class KnowledgeLibrary:
         """Return the languages of each agent's sources, as of the last `load`."""
         return {name: entry.languages for name, entry in self._index_entries.items() if entry.languages}
 
+    def empty_sources(self) -> Collection[str]:
+        """Return the sources without a stored passage, as of the last `load`."""
+        return {source for entry in self._index_entries.values() for source in entry.empty_sources}
+
     def titles(self) -> Mapping[str, Sequence[str]]:
         """Return titles of the documents most typical of each agent, as of the last `load`."""
         return {name: entry.titles for name, entry in self._index_entries.items() if entry.titles}

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from core.answering.agents.translation import get_foreign_agents, to_comparable_query
 from core.answering.context import AnswerDependencies, AnswerInputs
+from core.answering.introduction import list_sources
 from core.catalogue import messages_for
 from core.citations.markers import to_citation
 from core.formatting import format_code, format_link, shorten
@@ -63,7 +64,7 @@ async def quote_passages(
     note = messages.fallback if failure else messages.extractive
     if is_unread(inputs, deps):
         # That nothing was found would be recorded as a gap of the knowledge.
-        text = messages.not_read_yet.format(sources=", ".join(settings.sources))
+        text = messages.not_read_yet.format(sources=", ".join(list_sources(settings, deps.library)))
         return WrittenAnswer(text, is_extractive=True, failure=NOTHING_READ)
     # The passages may be in another language than the question.
     queries = list(dict.fromkeys((query, await to_comparable_query(query, passages, budget))))
@@ -100,7 +101,7 @@ def say_nothing_found(deps: AnswerDependencies, question: str = "") -> str:
     Without a model, a question in another language than the sources had hardly a chance: then the text says so.
     """
     messages = messages_for(deps.prompts.language)
-    sources = ", ".join(deps.settings.sources) or messages.no_sources
+    sources = ", ".join(list_sources(deps.settings, deps.library)) or messages.no_sources
     is_known = any(identify_language(question) in codes for codes in deps.library.languages().values())
     language, _ = get_foreign_agents(question, deps) if deps.model is None and not is_known else ("", ())
     template = messages.no_evidence_foreign if language else messages.no_evidence
