@@ -10,6 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from bots.common.connection import EXIT_REFUSED
 from bots.daemon.adapters import make_adapters
 from bots.daemon.bootstrap import make_live_settings
 from bots.http.adapter import HttpAdapter
@@ -277,6 +278,7 @@ async def test_a_missing_or_weak_secret_is_told_without_the_secret(tmp_path: Pat
         (tmp_path / "secret").write_text("hunter2")
         with pytest.raises(PlatformError, match="too short") as error_info:
             await HttpAdapter(weak).open()
+        assert error_info.value.exit_code == EXIT_REFUSED
         assert "hunter2" not in str(error_info.value)
         (tmp_path / "secret").unlink()
         with pytest.raises(PlatformError, match=r"http\.secret cannot be read"):
