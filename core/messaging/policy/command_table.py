@@ -299,6 +299,12 @@ def looks_like_arguments(command: Command, text: str) -> bool:
     return len(words) <= max_words and not ends_with_question_mark(text)
 
 
+def list_commands(settings: Settings) -> tuple[Command, ...]:
+    """Return the commands that people are told of: those about drafts only where a team gets any."""
+    has_drafts = bool(settings.gate.drafts_to) or any(chat.drafts_to for chat in settings.chats.values())
+    return tuple(command for command in COMMANDS if has_drafts or command.name not in DRAFT_COMMANDS)
+
+
 def help_text(
     settings: Settings,
     role: UserRole = "everyone",
@@ -307,12 +313,10 @@ def help_text(
     library: Library | None = None,
 ) -> str:
     """Return the Markdown that `/help` and `/start` show to people of a role; `spell` says how a command is given."""
-    has_drafts = bool(settings.gate.drafts_to) or any(chat.drafts_to for chat in settings.chats.values())
-    hidden = ("start",) if has_drafts else ("start", *DRAFT_COMMANDS)
     commands = "\n".join(
         f"- {spell(command.get_usage(role).removeprefix('/'))}: {texts.command_summaries[command.name]}"
-        for command in COMMANDS
-        if command.name not in hidden and has_role(role, command.required_role)
+        for command in list_commands(settings)
+        if command.name != "start" and has_role(role, command.required_role)
     )
     intro = texts.help_intro.format(name=settings.name)
     agents = describe_agents(list_agents(settings, library), texts)
