@@ -212,6 +212,29 @@ class TestMessages:
         assert (await feedback.get_rating(MESSAGE, "1")).up == 0
         assert await taught_answers.list_answers(reader=None) == []
 
+    async def test_lessons_of_a_private_chat_are_for_who_it_belonged_to(
+        self, journal: Journal, database: Database
+    ) -> None:
+        taught_answers = TaughtAnswerRepository(database)
+        ann, bob = (replace(MESSAGE, author_id=author, private=True) for author in ("42", "43"))
+        lessons = [replace(ann, id="1"), replace(ann, id="2", private=False), replace(bob, id="3")]
+        for lesson in lessons:
+            await journal.record_message(lesson)
+            await taught_answers.submit(lesson, lesson.author_id, f"Who {lesson.id}?", "Me.", (), words_of=())
+        # A message that the bot has not received: nobody knows whose the chat was then.
+        await taught_answers.submit(replace(ann, id="9"), "42", "Who 9?", "Me.", (), words_of=())
+
+        async def list_told(reader: Message) -> list[str]:
+            return [answer.question for answer in await taught_answers.list_answers(reader=replace(reader, id="10"))]
+
+        assert await list_told(ann) == ["Who 1?", "Who 2?"]
+        assert await list_told(bob) == ["Who 2?", "Who 3?"]
+        assert await list_told(replace(bob, private=False)) == ["Who 2?"]
+        own_key = replace(CHAT, chat="-2")
+        await taught_answers.submit(replace(ann, id="9", key=own_key), "42", "Who?", "Me.", (), words_of=())
+        await journal.record_message(replace(ann, key=own_key))
+        assert await list_told(replace(ann, key=own_key)) == ["Who?"]
+
     async def test_answers_to_others_lose_the_traces_that_hold_the_words(
         self, journal: Journal, database: Database
     ) -> None:
