@@ -39,6 +39,7 @@ from core.storage.message_rows import (
     read_delivery,
     read_left,
     to_delivery,
+    to_draft,
     to_edited_values,
     to_message,
     to_message_values,
@@ -301,7 +302,7 @@ class Journal:
 
         Not where somebody in what it was made from was forgotten meanwhile, as `find_forgotten` says.
         """
-        values = {"state": DRAFTED, "delivery": to_delivery(reply, {}), "settled_at": datetime.now(UTC)}
+        values = {"state": DRAFTED, "delivery": to_draft(reply, others), "settled_at": datetime.now(UTC)}
         await self._change_row(message, values, parts, others)
 
     async def get_delivery(
