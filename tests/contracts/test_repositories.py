@@ -235,6 +235,24 @@ class TestMessages:
         await journal.record_message(replace(ann, key=own_key))
         assert await list_told(replace(ann, key=own_key)) == ["Who?"]
 
+    async def test_a_notice_is_whole_until_its_words_are_erased(self, journal: Journal, database: Database) -> None:
+        """It has no author: what is made from it is shown as long as the one whom it tells of was not forgotten."""
+        await record_answer(journal)
+        own_number = await database.fetch_value(select(messages.c.number).filter_by(id=MESSAGE.id))
+        team = replace(MESSAGE, key=replace(CHAT, chat="-2"), author_id="43")
+        notice = replace(
+            team, id="n", author_id="", author="", text="", origin=Origin(purpose="draft", root_id=str(own_number))
+        )
+        await record_answer(journal, notice, Reply(f"Ann asks: {MESSAGE.text}"), "n1")
+        question = replace(team, id="q", text="Who asks?", reply_to="n1")
+        await journal.record_message(question)
+        others = [await database.fetch_value(select(messages.c.number).filter_by(id="n"))]
+        assert await journal.find_forgotten(question, (), others, is_final=False) == ""
+        assert await ChatHistory(database).are_remembered(others)
+        await journal.erase_author(replace(MESSAGE, id="9"))
+        assert await journal.find_forgotten(question, (), others, is_final=False) == "others"
+        assert not await ChatHistory(database).are_remembered(others)
+
     async def test_answers_to_others_lose_the_traces_that_hold_the_words(
         self, journal: Journal, database: Database
     ) -> None:
