@@ -396,7 +396,9 @@ def make_answer_service(
     answers = None
     if settings.cache.enabled:
         cache = AnswerCache(database, settings.cache, fingerprint(settings, deps.prompts))
-        answers = CachedAnswers(cache, deps.library, versions, tuple(settings.sources), settings.cache.similarity)
+        sources = tuple(settings.sources)
+        similarity = settings.cache.similarity
+        answers = CachedAnswers(cache, deps.library, versions, sources, similarity, lambda: live.audiences)
     if not deps.has_model:
         return AnswerService(deps, cached_answers=answers)
     usage_repository = UsageRepository(database)

@@ -259,6 +259,10 @@ def _find_origins(event: TelegramMessage, replied_message: TelegramMessage | Non
         # Who forwarded it said nothing of it: they stand for somebody whom Telegram does not name.
         forwarder = replied_message.sender_chat or replied_message.from_user
         senders += _get_senders(replied_message.forward_origin) or ([forwarder] if forwarder is not None else [])
+    for holder in (event, replied_message, event.external_reply):
+        options = holder.poll.options if holder is not None and holder.poll is not None else []
+        # What others added to a poll is their own.
+        senders += [sender for each in options for sender in (each.added_by_user, each.added_by_chat) if sender]
     return [str(sender.id) for sender in senders]
 
 

@@ -17,6 +17,7 @@ from core.observability.logs import get_logger
 from core.ports import Library, Sink
 from core.runtime.budget import Budget
 from core.settings import Settings
+from core.settings.audience import Audiences
 from core.types import Citation, Passage, Question, Reply
 
 if TYPE_CHECKING:
@@ -61,13 +62,17 @@ CACHE_MISS: tuple[CacheEntry | None, Mapping[str, str] | None] = (None, None)
 
 @dataclass(frozen=True, slots=True)
 class CachedAnswers:
-    """The parts of the cache: stored replies, the library that compares questions, and versions of sources."""
+    """The parts of the cache: stored replies, the library that compares questions, and versions of sources.
+
+    `get_audiences` returns those of now: a reply is for those who see the same, read in the same way.
+    """
 
     cache: AnswerCache
     library: Library
     get_versions: GetVersions
     sources: tuple[str, ...]
     min_similarity: float
+    get_audiences: Callable[[], Audiences]
 
 
 async def answer_with_cache(
@@ -85,7 +90,7 @@ async def answer_with_cache(
     if question.has_attachments or not is_self_contained(question):
         return await make_answer(question, sink, budget)
     has_history = bool(get_author_turns(question.history, question.author_id))
-    cache_key = _make_cache_key(question, with_canonical_form=not has_history)
+    cache_key = _make_cache_key(question, cached_answers.get_audiences(), with_canonical_form=not has_history)
     lookup = _suppress_errors(_look_up(cache_key, cached_answers), CACHE_MISS)
     entry, versions = await budget.run_stage("look_up", lookup, lambda: CACHE_MISS)
     if entry:
@@ -123,7 +128,7 @@ def fingerprint(settings: Settings, prompts: Prompts) -> str:
     return hashlib.sha256(json.dumps(inputs, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def _make_cache_key(question: Question, *, with_canonical_form: bool) -> CacheKey:
+def _make_cache_key(question: Question, audiences: Audiences, *, with_canonical_form: bool) -> CacheKey:
     from core.storage.answer_cache import CacheKey, to_scope
 
     return CacheKey(
@@ -131,7 +136,7 @@ def _make_cache_key(question: Question, *, with_canonical_form: bool) -> CacheKe
         question.text,
         normalize(question.text),
         canonical_form(question.text) if with_canonical_form else "",
-        question.visible_sources,
+        None if question.visible_sources is None else audiences.list_labels(question.visible_sources),
         question.persona,
         question.language,
     )

@@ -23,6 +23,15 @@ from core.settings.chats import (
     is_chat,
 )
 from core.settings.gate import GateSettings
+from core.settings.labels import (
+    INSIDE_SIGN,
+    LABEL_SIGN,
+    READERS_SIGN,
+    hash_text,
+    make_label,
+    make_scope,
+    split_scope,
+)
 from core.settings.messaging import ApiSettings, AutoCommentSettings, Platform, PlatformSettings
 from core.settings.places import find_area, is_overlapping
 from core.settings.sources import LearnedSource, SourceSettings
@@ -30,56 +39,6 @@ from core.types import NETWORK_PLATFORM, PlatformName
 
 OWNERS = "owners"
 ADMINS = "admins"
-# What tells apart what sources of one kind read. A source that gets another's name is another source.
-_ORIGIN_FIELDS = {
-    "kind",
-    "path",
-    "url",
-    "base_url",
-    "bases",
-    "provider",
-    "engine",
-    "branch",
-    "branches",
-    "repository",
-    "project",
-    "api_url",
-    "of",
-    "queries",
-    "queries_file",
-    "plugin",
-    "options",
-    "command",
-    "tool",
-}
-# What changes nothing of what a source reads but how often and how fast. All else tells how much of it is read, and
-# with whose rights: an answer that was made before something was left out may tell of it.
-_HOW_FIELDS = {
-    "audience",
-    "link",
-    "refresh",
-    "limit",
-    "timeout_s",
-    "cache_s",
-    "ask",
-    "enough",
-    "requests_per_day",
-    "delay_s",
-    "allow_private",
-    "full_days",
-    "known_hosts",
-    "host_keys",
-    "max_file_kb",
-    "max_document_kb",
-    "max_page_kb",
-    "max_total_mb",
-}
-# Between the name and what is read, in a label. No name of a source has it.
-_LABEL_SIGN = "#"
-# Between a label and how much of it is read. Labels in journals of earlier versions end before it.
-_SCOPE_SIGN = "."
-# Between a label and who could see it when something was taught.
-_READERS_SIGN = " "
 # What other daemons are told of a source's scope and folder begins with it, as no name and no label does.
 _FOLDER_SIGN = "/"
 # The label of a time when every source is for everyone.
@@ -163,18 +122,20 @@ class Audiences:
     """The audiences of a configuration. `by_source` has those that restrict a source: an asker is in all of them.
 
     `labels` name the sources in the journal: by their name and what they read. So what was made from a source is not
-    taken for that of another one, which got its name. `scoped_labels` say as well how much of it they read, and
-    `folders` in which place, on this machine or elsewhere. `learned` are the sources of taught answers. `once_closed`
-    are the scoped labels of the sources that were not for everyone at some time: what was made until then stays closed
-    while they are removed, renamed, or read less. No source tells of `private_files`. Pages of `narrowed` may show
-    files of what was closed since its configuration was taken up.
+    taken for that of another one, which got its name. `scopes` say as well how much of it they read, and `folders` in
+    which place, on this machine or elsewhere. `closed_inside` are the scopes of what fewer people may see of the place
+    of a source: before it was closed, pages of the source may have shown it. `learned` are the sources of taught
+    answers. `once_closed` are the scoped labels of the sources that were not for everyone at some time: what was made
+    until then stays closed while they are removed, renamed, or read less. No source tells of `private_files`. Pages of
+    `narrowed` may show files of what was closed since its configuration was taken up.
     """
 
     by_source: Mapping[str, frozenset[frozenset[str]]] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     learned: frozenset[str] = frozenset()
-    scoped_labels: Mapping[str, str] = field(default_factory=dict)
+    scopes: Mapping[str, str] = field(default_factory=dict)
     folders: Mapping[str, str] = field(default_factory=dict)
+    closed_inside: Mapping[str, frozenset[str]] = field(default_factory=dict)
     once_closed: frozenset[str] = frozenset()
     private_files: frozenset[Path] = frozenset()
     narrowed: frozenset[str] = frozenset()
@@ -195,14 +156,16 @@ class Audiences:
             name: make_label(name, source, settings.sources.get(getattr(source, "of", "")))
             for name, source in settings.sources.items()
         }
-        scoped_labels = {
-            name: f"{label}{_SCOPE_SIGN}{_hash(_describe_scope(settings.sources[name], settings.sources))}"
-            for name, label in labels.items()
-        }
+        scopes = {name: make_scope(label, settings.sources[name], settings.sources) for name, label in labels.items()}
         folders = {name: find_area(source) for name, source in settings.sources.items()}
         learned = frozenset(name for name, source in settings.sources.items() if isinstance(source, LearnedSource))
         private_files = settings.list_private_files()
-        return cls(by_source, labels, learned, scoped_labels, folders, private_files=private_files)
+        audiences = cls(by_source, labels, learned, scopes, folders, private_files=private_files)
+        closed_inside = {
+            name: audiences._list_closed(audiences._list_around(folder), by_source[name])
+            for name, folder in folders.items()
+        }
+        return replace(audiences, closed_inside=closed_inside)
 
     def to_json(self) -> str:
         """Return who may see the sources, for other daemons of the deployment: by name, and by what they read.
@@ -211,8 +174,8 @@ class Audiences:
         """
         sources = {name: audiences for name, audiences in self.by_source.items() if audiences}
         sources |= {label: self.by_source[name] for name, label in self.labels.items()}
-        for name, label in self.scoped_labels.items():
-            key = f"{_FOLDER_SIGN}{label.replace(_LABEL_SIGN, ' ')} {self.folders.get(name, '')}"
+        for name, label in self.scopes.items():
+            key = f"{_FOLDER_SIGN}{label.replace(LABEL_SIGN, ' ')} {self.folders.get(name, '')}"
             sources[key] = self.by_source[name]
         return json.dumps({name: sorted(map(sorted, audiences)) for name, audiences in sources.items()}, sort_keys=True)
 
@@ -220,52 +183,59 @@ class Audiences:
     def from_json(cls, text: str) -> Audiences:
         """Return the audiences that another daemon has written. The `labels` are of the sources that it has."""
         audiences = {key: frozenset(map(frozenset, value)) for key, value in json.loads(text).items()}
-        labels = {key.partition(_LABEL_SIGN)[0]: key for key in audiences if _LABEL_SIGN in key}
+        labels = {key.partition(LABEL_SIGN)[0]: key for key in audiences if LABEL_SIGN in key}
         by_label = {name: audiences[label] for name, label in labels.items()}
-        by_name = {key: value for key, value in audiences.items() if not {_LABEL_SIGN, _FOLDER_SIGN}.intersection(key)}
+        by_name = {key: value for key, value in audiences.items() if not {LABEL_SIGN, _FOLDER_SIGN}.intersection(key)}
         keys = [key.removeprefix(_FOLDER_SIGN).split(" ", 2) for key in audiences if key.startswith(_FOLDER_SIGN)]
-        scoped_labels = {name: f"{name}{_LABEL_SIGN}{scope}" for name, scope, _ in keys}
+        scopes = {name: f"{name}{LABEL_SIGN}{scope}" for name, scope, _ in keys}
         folders = {name: folder for name, _, folder in keys if folder}
-        return cls(by_label | by_name, labels, scoped_labels=scoped_labels, folders=folders)
+        return cls(by_label | by_name, labels, scopes=scopes, folders=folders)
 
     def closed_further(self, newer: Audiences, in_force: Audiences | None = None) -> Audiences:
         """Return these audiences with those that a newer configuration adds: its askers are in all of them.
 
         They are those of a source's name, and of what it reads, where that has another name there; beside what is
-        `in_force` also those of what overlaps it and was not closed there, unless the newer one reads it just the same.
+        `in_force` also those of what overlaps it and was not closed there, unless the newer one reads it just the same:
+        then what was made from the source until now may tell of it.
         """
         by_source = dict[str, frozenset[frozenset[str]]]()
+        closed_inside = dict(self.closed_inside)
         narrowed = set(self.narrowed)
         for name, audiences in self.by_source.items():
             by_source[name] = audiences.union(newer.by_source.get(name, ()), *newer._find_moved(self.labels.get(name)))
-            added = frozenset[frozenset[str]]().union(*newer._find_overlapping(in_force, name) if in_force else ())
-            if in_force and in_force.scoped_labels.get(name) != newer.scoped_labels.get(name):
-                by_source[name] |= added
-            narrowed |= {name} if added - by_source[name] else set()
-        return replace(self, by_source=by_source, narrowed=frozenset(narrowed))
+            overlapping = newer._find_overlapping(in_force, name) if in_force else set[str]()
+            if in_force and in_force.scopes.get(name) != newer.scopes.get(name):
+                by_source[name] = by_source[name].union(*(newer.by_source[other] for other in overlapping))
+            if closed := newer._list_closed(overlapping, by_source[name]):
+                closed_inside[name] = closed_inside.get(name, frozenset()) | closed
+                narrowed.add(name)
+        return replace(self, by_source=by_source, closed_inside=closed_inside, narrowed=frozenset(narrowed))
 
     def _find_moved(self, label: str | None) -> Iterator[frozenset[frozenset[str]]]:
         """Yield the audiences of the sources that read what a label names, unless one has that name, too."""
         if label is None or label in self.labels.values():
             return
-        origin = label.partition(_LABEL_SIGN)[2]
+        origin = label.partition(LABEL_SIGN)[2]
         for name, other_label in self.labels.items():
-            if other_label.partition(_LABEL_SIGN)[2] == origin:
+            if other_label.partition(LABEL_SIGN)[2] == origin:
                 yield self.by_source[name]
 
-    def _find_overlapping(self, older: Audiences, name: str) -> Iterator[frozenset[frozenset[str]]]:
-        """Yield the audiences of what lies within a source of an older configuration, or around it.
+    def _find_overlapping(self, older: Audiences, name: str) -> set[str]:
+        """Return what lies within a source of an older configuration, or around it, but what that knew closed."""
+        return {
+            other
+            for other in self._list_around(older.folders.get(name, ""))
+            if older.labels.get(other) != self.labels[other] or not self.by_source[other] <= older.by_source[other]
+        }
 
-        None of what that knew closed.
-        """
-        folder = older.folders.get(name, "")
-        for other_name, other_folder in self.folders.items():
-            audiences = self.by_source[other_name]
-            is_known = older.labels.get(other_name) == self.labels[other_name] and (
-                audiences <= older.by_source[other_name]
-            )
-            if not is_known and folder and other_folder and is_overlapping(folder, other_folder):
-                yield audiences
+    def _list_around(self, folder: str) -> set[str]:
+        """Return the sources that lie within a folder, or around it."""
+        folders = {name: other_folder for name, other_folder in self.folders.items() if folder and other_folder}
+        return {name for name, other_folder in folders.items() if is_overlapping(folder, other_folder)}
+
+    def _list_closed(self, names: Collection[str], readers: frozenset[frozenset[str]]) -> frozenset[str]:
+        """Return the scopes of those of some sources that not all of some readers may see."""
+        return frozenset(self.scopes[name] for name in names if not _see_all(readers, self.by_source[name]))
 
     def with_lessons_chosen_for(self, former: Audiences) -> Audiences:
         """Return these audiences where taught answers were chosen for former ones.
@@ -298,26 +268,32 @@ class Audiences:
             labels={**newer.labels, **self.labels},
             learned=self.learned | newer.learned,
             # What is read from now on.
-            scoped_labels={**self.scoped_labels, **newer.scoped_labels},
+            scopes={**self.scopes, **newer.scopes},
             folders={**newer.folders, **self.folders},
+            closed_inside={
+                name: self.closed_inside.get(name, frozenset()) | newer.closed_inside.get(name, frozenset())
+                for name in {**self.by_source, **newer.by_source}
+            },
             private_files=self.private_files | newer.private_files,
         )
 
     @property
     def has_closed_sources(self) -> bool:
         """Return whether any source is not for everyone, or one was not that is not open today, under any name."""
-        if any(self.by_source.values()) or not self.once_closed:
-            return any(self.by_source.values())
+        # Of the latter only another daemon may have the source.
+        has_closed = any((*self.by_source.values(), *self.closed_inside.values()))
+        if has_closed or not self.once_closed:
+            return has_closed
         open_origins = {
-            label.partition(_LABEL_SIGN)[2] for name, label in self.scoped_labels.items() if name not in self.learned
+            self.get_scoped_label(name).partition(LABEL_SIGN)[2] for name in self.scopes if name not in self.learned
         }
         lost_labels = self.were_closed(self.once_closed)
-        return any(label.partition(_LABEL_SIGN)[2] not in open_origins for label in lost_labels)
+        return any(label.partition(LABEL_SIGN)[2] not in open_origins for label in lost_labels)
 
     @property
     def closed_now(self) -> frozenset[str]:
         """The scoped labels of the sources that are not for everyone."""
-        return frozenset(label for name, label in self.scoped_labels.items() if self.by_source[name])
+        return frozenset(self.get_scoped_label(name) for name in self.scopes if self.by_source[name])
 
     @property
     def fingerprint(self) -> str:
@@ -362,12 +338,8 @@ class Audiences:
 
         With those of `told_of` that are of no source for everyone.
         """
-        names = {
-            self.scoped_labels.get(name, self.get_label(name)): name
-            for name in self.visible_sources(asker)
-            if self.by_source[name]
-        }
-        labels = frozenset(f"{label}{_READERS_SIGN}{self.describe_readers(name)}" for label, name in names.items())
+        names = {self.get_scoped_label(name): name for name in self.visible_sources(asker) if self.by_source[name]}
+        labels = frozenset(f"{label}{READERS_SIGN}{self.describe_readers(name)}" for label, name in names.items())
         return labels | (self.were_closed(told_of) - names.keys())
 
     def were_closed(self, labels: Collection[str]) -> frozenset[str]:
@@ -383,18 +355,18 @@ class Audiences:
         return self._find_name(label) is not None
 
     def _find_name(self, label: str) -> str | None:
-        label, _, readers = label.partition(_READERS_SIGN)
+        label, _, readers = label.partition(READERS_SIGN)
         for name, audiences in self.by_source.items():
             if label in self.list_labels([name]):
                 return name
-            if label.startswith(f"{self.get_label(name)}{_SCOPE_SIGN}") and readers and audiences:
+            is_alike = split_scope(label)[1] == split_scope(self.get_scoped_label(name))[1]
+            if is_alike and split_scope(label)[0] == self.get_label(name) and readers and audiences:
                 return None if self.is_open_to_more(name, readers) else name
         return None
 
     def is_open_to_more(self, name: str, readers: str) -> bool:
         """Return whether others may see a source than those who could: `readers`, as `describe_readers` has them."""
-        former = map(frozenset, json.loads(readers))
-        return not all(any(self._is_within(inner, outer) for inner in self.by_source[name]) for outer in former)
+        return not _see_all(self.by_source[name], map(frozenset, json.loads(readers)))
 
     def describe_readers(self, name: str) -> str:
         """Return who may see a source, as JSON without blanks."""
@@ -402,12 +374,17 @@ class Audiences:
 
     def list_labels(self, names: Iterable[str]) -> frozenset[str]:
         """Return the labels of sources, with and without how much they read: earlier versions did not write that."""
-        labels = ((self.get_label(name), self.scoped_labels.get(name)) for name in names)
-        return frozenset(label for pair in labels for label in pair if label)
+        return frozenset(label for name in names for label in (self.get_label(name), self.get_scoped_label(name)))
 
     def get_label(self, name: str) -> str:
         """Return what names a source in the journal and in a store: its name, with what it reads where it is known."""
         return self.labels.get(name, name)
+
+    def get_scoped_label(self, name: str) -> str:
+        """Return the label of a source with how much of it is read, and what of that is closed to its readers."""
+        label = self.scopes.get(name, self.get_label(name))
+        closed = self.closed_inside.get(name)
+        return f"{label}{INSIDE_SIGN}{hash_text(repr(sorted(closed)))}" if closed else label
 
     def accepts_lesson(self, source: str, platform: str, chat: str, closed_sources: Collection[str] | None) -> bool:
         """Return whether a source of taught answers takes one that was taught in a chat.
@@ -419,7 +396,7 @@ class Audiences:
         if closed_sources is None:
             return False
         asker = self.make_asker(platform, chat)
-        known_labels = {label.partition(_READERS_SIGN)[0] for label in closed_sources}
+        known_labels = {label.partition(READERS_SIGN)[0] for label in closed_sources}
         is_for_chat = not self.list_labels([source]).isdisjoint(known_labels) or all(
             may_see(readers, asker) for readers in self._readers(source)
         )
@@ -437,18 +414,22 @@ class Audiences:
 
     def readers_see(self, source: str, name: str) -> bool:
         """Return whether all readers of a source see another one."""
-        return all(
-            any(self._is_within(inner, outer) for inner in self._readers(source)) for outer in self.by_source[name]
-        )
+        return _see_all(self._readers(source), self.by_source[name])
 
     def _readers(self, source: str) -> frozenset[frozenset[str]]:
         return self.by_source.get(source, frozenset())
 
-    def _is_within(self, inner: frozenset[str], outer: frozenset[str]) -> bool:
-        """Return whether all of one audience belong to another one. Owners belong to every audience."""
-        return all(
-            entry in outer or entry == OWNERS or _find_network(PlatformName.parse(entry)) in outer for entry in inner
-        )
+
+def _see_all(readers: Collection[frozenset[str]], audiences: Iterable[frozenset[str]]) -> bool:
+    """Return whether those who are in all of the `readers` are in all of some audiences."""
+    return all(any(_is_within(inner, outer) for inner in readers) for outer in audiences)
+
+
+def _is_within(inner: frozenset[str], outer: frozenset[str]) -> bool:
+    """Return whether all of one audience belong to another one. Owners belong to every audience."""
+    return all(
+        entry in outer or entry == OWNERS or _find_network(PlatformName.parse(entry)) in outer for entry in inner
+    )
 
 
 def _find_network(name: PlatformName) -> str:
@@ -456,38 +437,13 @@ def _find_network(name: PlatformName) -> str:
     return PAGE_CHAT if str(name) == PAGE_CHAT else name.network
 
 
-def make_label(name: str, source: SourceSettings, live: SourceSettings | None = None) -> str:
-    """Return what names a source in the journal; `live` is the one whose results it stores.
+def describe(audiences: frozenset[frozenset[str]]) -> str:
+    """Return who may see a source, in the words of the configuration.
 
-    >>> from core.settings.sources import LearnedSource
-    >>> make_label("taught", LearnedSource(kind="learned"))
-    'taught#a7f4e248ff21'
+    >>> describe(frozenset())
+    'everyone'
     """
-    sections = [source, live] if live else [source]
-    origins = [sorted(section.model_dump(mode="json", include=_ORIGIN_FIELDS).items()) for section in sections]
-    return f"{name}{_LABEL_SIGN}{_hash(repr(origins if live else origins[0]))}"
-
-
-def _describe_scope(source: SourceSettings, sources: Mapping[str, SourceSettings]) -> str:
-    """Return how much of it a source reads; what it does not say is left out, so that new settings change nothing."""
-    live = sources.get(getattr(source, "of", ""))
-    sections = [source, live] if live else [source]
-    dumps = (each.model_dump_json(exclude={*_HOW_FIELDS, *_ORIGIN_FIELDS}, exclude_defaults=True) for each in sections)
-    return "".join(dumps)
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-def to_narrowest(labels: Iterable[str]) -> frozenset[str]:
-    """Return labels without those that others say more exactly, as a journal keeps them.
-
-    >>> sorted(to_narrowest({"docs#1f2e", "docs#1f2e.77", "team#3c"}))
-    ['docs#1f2e.77', 'team#3c']
-    """
-    labels = frozenset(labels)
-    return labels - {label.rpartition(_SCOPE_SIGN)[0] for label in labels}
+    return " and ".join(sorted(", ".join(sorted(audience)) for audience in audiences)) or EVERYONE
 
 
 def check_audiences(settings: RestrictedSettings) -> None:
@@ -525,15 +481,6 @@ def find_unknown_networks(settings: RestrictedSettings) -> list[tuple[str, str]]
         for entry in audience
         if (fault := find_network_fault(entry, names))
     ]
-
-
-def describe(audiences: frozenset[frozenset[str]]) -> str:
-    """Return who may see a source, in the words of the configuration.
-
-    >>> describe(frozenset())
-    'everyone'
-    """
-    return " and ".join(sorted(", ".join(sorted(audience)) for audience in audiences)) or EVERYONE
 
 
 def _iter_audiences(settings: RestrictedSettings) -> Iterator[tuple[str, tuple[str, ...]]]:

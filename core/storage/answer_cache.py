@@ -28,15 +28,15 @@ MAX_ENTRIES = 1000
 class CacheKey:
     """A question in the cache: `scope` is the chat, the other texts come from `core.language.question_matching`.
 
-    `visible_sources` is what its asker may see: a reply is for those who may see the same. None: everything. `persona`
-    and `language` are those that the chat has for itself: with others, it would be another reply.
+    `visible_labels` are those of what its asker may see: a reply is for those who may see the same. None: everything.
+    `persona` and `language` are those that the chat has for itself: with others, it would be another reply.
     """
 
     scope: str
     text: str
     normalized: str
     canonical_form: str
-    visible_sources: frozenset[str] | None
+    visible_labels: frozenset[str] | None
     persona: str = ""
     language: str = ""
 
@@ -127,8 +127,8 @@ class AnswerCache:
 
     def _make_fingerprint(self, key: CacheKey) -> str:
         """Return what a reply was made from: the configuration, as far as its asker may see it."""
-        conditions = [key.persona, key.language, sorted(key.visible_sources or ())]
-        if key.visible_sources is None and not any(conditions):
+        conditions = [key.persona, key.language, sorted(key.visible_labels or ())]
+        if key.visible_labels is None and not any(conditions):
             return self._fingerprint
         return hashlib.sha256(json.dumps([self._fingerprint, conditions]).encode()).hexdigest()
 

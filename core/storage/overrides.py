@@ -572,7 +572,7 @@ class LiveSettings:
         return self._overrides.once_closed if self._overrides else frozenset()
 
     def _close_further(self, audiences: Audiences) -> Audiences:
-        for closing in map(Audiences.from_json, self._published):
+        for closing in map(Audiences.from_json, sorted(self._published)):
             audiences = audiences.closed_further(closing, self._own_audiences)
         return audiences
 

@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 import sqlalchemy as sa
 
-from core.settings.audience import ALL_CHATS, ALL_OPEN, to_narrowest
+from core.settings.audience import ALL_CHATS, ALL_OPEN
+from core.settings.labels import to_narrowest
 from core.types import ConversationKey, Message, SkipReason
 
 metadata = sa.MetaData()

@@ -42,17 +42,17 @@ class Group:
 
     folder: Path
     bot: Bot
-    sources: dict[str, Any]
+    options: dict[str, Any]
 
-    async def ask(self) -> str:
+    async def ask(self, *, addressed: bool = True) -> str:
         """Ask, and return what the group has read since it last asked."""
-        await self.bot.deliver(GROUP, QUESTION)
+        await self.bot.deliver(GROUP, QUESTION, addressed=addressed)
         return self.bot.output()
 
     async def change(self, way: Way, **sources: Any) -> None:
         """Put other sources into the configuration, and have it read again."""
         waiting = {"forum": take_forum("https://forum.example.org", token={"env": "NEW"})} if way == "waits" else {}
-        settings = configure(self.folder, **sources, **waiting)
+        settings = configure(self.folder, {**sources, **waiting}, self.options)
         if way == "elsewhere":
             database = self.bot.journal.database
             await note_daemon(database, "other")
@@ -71,13 +71,14 @@ def take_forum(url: str, *categories: str, **more: Any) -> dict[str, Any]:
     return {"kind": "own", "plugin": "discourse", "options": options, **more}
 
 
-def configure(folder: Path, **sources: Any) -> Settings:
+def configure(folder: Path, sources: dict[str, Any], options: dict[str, Any]) -> Settings:
     values = {
         "data_dir": folder / "data",
         "sources": {"other": {"kind": "files", "path": folder / "other"}, **sources},
         "telegram": {"token": {"env": "TELEGRAM"}},
         "administration": {"owners": ["telegram:1"]},
         "knowledge": {"routing": {"threshold": 0}, "search": {"min_fit": 0}},
+        **options,
     }
     return Settings.model_validate(values)
 
@@ -97,12 +98,14 @@ async def stack(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[AsyncExitStack
         yield stack
 
 
-async def open_group(stack: AsyncExitStack, folder: Path, **sources: Any) -> Group:
+async def open_group(
+    stack: AsyncExitStack, folder: Path, options: dict[str, Any] | None = None, **sources: Any
+) -> Group:
     """Open a bot with these sources that tells the plan."""
-    bot = await stack.enter_async_context(open_bot(configure(folder, **sources), is_read=True))
+    bot = await stack.enter_async_context(open_bot(configure(folder, sources, options or {}), is_read=True))
     bot.live.overrides._cache_ttl_s = 0
     bot.dispatcher.context.take_up = bot.take_up
-    group = Group(folder, bot, sources)
+    group = Group(folder, bot, options or {})
     assert "numbat" in await group.ask()
     return group
 
@@ -119,6 +122,25 @@ async def test_a_page_shows_no_file_that_was_closed(
     await group.change(way, docs=docs, team={**team, **CLOSED})
     assert "numbat" not in await group.ask()
     assert "docs" in group.bot.live.audiences.visible_sources(None), "its other pages stay open"
+
+
+@pytest.mark.parametrize("way", [*WAYS, "refreshed"])
+@pytest.mark.parametrize("means", ["cache", "hint"])
+@pytest.mark.parametrize("is_other_closed", [False, True], ids=["first closing", "further closing"])
+async def test_what_was_made_before_a_closing_is_not_told(
+    stack: AsyncExitStack, tmp_path: Path, means: str, way: Way, is_other_closed: bool
+) -> None:
+    """Neither from the cache nor as a hint to an earlier answer: the page had shown the file that is closed now."""
+    fill(tmp_path)
+    gate = {"mode": "auto", "threshold": 0, "wait_s": 0, "cooldown_s": 0, "repeated": "point"}
+    options = {"cache": {"enabled": True}} if means == "cache" else {"gate": gate}
+    docs = {"kind": "files", "path": tmp_path / "kb", "include": ["docs/**"]}
+    drafts = {"drafts": {"kind": "files", "path": tmp_path / "other", **CLOSED}} if is_other_closed else {}
+    group = await open_group(stack, tmp_path, options, docs=docs, **drafts)
+    assert "numbat" in await group.ask(addressed=means == "cache")
+    plans = {"kind": "files", "path": tmp_path / "kb" / "team", **CLOSED}
+    await group.change(way, docs=docs, plans=plans, **drafts)
+    assert "numbat" not in await group.ask(addressed=means == "cache")
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -135,6 +135,17 @@ def test_a_message_says_whose_words_it_brings() -> None:
     assert (own.quoted_authors, own.quotes_bot, own.addressed) == ((), True, False)
 
 
+def test_options_that_others_added_to_a_poll_are_their_words() -> None:
+    ben = {"id": 8, "is_bot": False, "first_name": "Ben"}
+    poll = {**POLL, "options": [*POLL["options"], {**POLL["options"][0], "added_by_user": ben}]}
+    brought = [
+        message(text="why?", reply_to_message=event(poll=poll)),
+        message(text="why?", external_reply={"origin": ORIGIN, "poll": poll}),
+        message(poll=poll),
+    ]
+    assert [each.quoted_authors for each in brought] == [("8",)] * 3
+
+
 def test_a_reply_to_a_forward_brings_the_words_of_whom_it_was_forwarded_from() -> None:
     """Who forwarded it stands for somebody who is hidden."""
     cleo = {"id": 9, "is_bot": False, "first_name": "Cleo"}

@@ -14,6 +14,7 @@ from core.answering.pipeline import answer
 from core.ports import Sink
 from core.runtime.budget import Budget
 from core.settings import BudgetSettings, Settings
+from core.settings.audience import Audiences
 from core.storage.answer_cache import AnswerCache
 from core.storage.engine import Database
 from core.types import AgentScore, Passage, Question, Reply, Turn
@@ -153,7 +154,7 @@ async def _answer_question(
         if database is None:
             return await answer(question, sink, line)
         cache = AnswerCache(database, configuration.cache, "as it is")
-        repeated = CachedAnswers(cache, library, _no_version, ("docs", "other"), 0.9)
+        repeated = CachedAnswers(cache, library, _no_version, ("docs", "other"), 0.9, Audiences)
         return await answer_with_cache(question, sink, make, repeated, Budget(configuration.budget))
     finally:
         await chat_model.close()

@@ -10,7 +10,8 @@ import pytest
 from pydantic import ValidationError
 
 from core.settings import Settings
-from core.settings.audience import ALL_OPEN, Asker, Audiences, find_unknown_networks, may_see, to_narrowest
+from core.settings.audience import ALL_OPEN, Asker, Audiences, find_unknown_networks, may_see
+from core.settings.labels import to_narrowest
 
 BOTS = {
     "telegram": {"token": {"env": "A"}},
@@ -364,7 +365,7 @@ def test_results_of_a_live_source_that_finds_less_now() -> None:
     daily = {"kind": "standing", "of": "web", "queries": ["news"], "path": None}
     before = get_audiences(web={**web, **team}, daily={**daily, **team})
     after = get_audiences(web={**web, "sites": ["example.org"]}, daily=daily)
-    assert not after.knows(before.scoped_labels["daily"])
+    assert not after.knows(before.get_scoped_label("daily"))
 
 
 @pytest.mark.parametrize(
