@@ -235,6 +235,18 @@ class TestMessages:
         await journal.record_message(replace(ann, key=own_key))
         assert await list_told(replace(ann, key=own_key)) == ["Who?"]
 
+    async def test_an_edit_tells_that_others_read_a_chat_that_was_private(
+        self, journal: Journal, database: Database
+    ) -> None:
+        question = replace(MESSAGE, key=replace(CHAT, platform="http"), private=True)
+        await journal.record_message(question)
+        edit = replace(question, text="Why?", is_edit=True, edit_id="5")
+        for is_private in (True, False):
+            assert await journal.record_edit(replace(edit, private=is_private, edit_id=f"5 {is_private}"))
+            assert await journal.record_edit(replace(edit, private=is_private, edit_id=f"5 {is_private}")), "repeated"
+            assert await ChatHistory(database).is_read_by_others(question) != is_private
+        assert [message.id for message, _ in await journal.get_pending("http")] == [question.id]
+
     async def test_a_notice_is_whole_until_its_words_are_erased(self, journal: Journal, database: Database) -> None:
         """It has no author: what is made from it is shown as long as the one whom it tells of was not forgotten."""
         await record_answer(journal)
