@@ -347,6 +347,7 @@ class English(PlatformTexts):
     no_pending_answers = "No answers are waiting for a review."
     pending_answers = "These answers are waiting for a review:"
     pending_answer = "- **{number}** {question}, by {teacher}: {answer}"
+    somebody = "somebody"
     more_answers = "And {count} more. "
     show_whole_answer = "`/faq list NUMBER` shows one in full."
     no_such_answer = "There is no answer {number} here. `/faq list` shows those that wait for a review."

@@ -313,6 +313,7 @@ class Chinese(ChinesePlatformTexts, English):
     no_pending_answers = "没有待审核的回答。"
     pending_answers = "这些回答等待审核："
     pending_answer = "- **{number}** {question}，来自 {teacher}：{answer}"
+    somebody = "某人"
     more_answers = "另有 {count} 条。"
     show_whole_answer = "用 `/faq list NUMBER` 可以查看全文。"
     no_such_answer = "这里没有第 {number} 条回答。用 `/faq list` 可以查看待审核的回答。"
