@@ -209,8 +209,9 @@ class Audiences:
             if closed := newer._list_closed(overlapping, by_source[name]):
                 closed_inside[name] = closed_inside.get(name, frozenset()) | closed
                 narrowed.add(name)
-        closed = replace(self, by_source=by_source, closed_inside=closed_inside, narrowed=frozenset(narrowed))
-        return replace(closed, private_files=self.private_files | newer.private_files)
+        private_files = self.private_files | newer.private_files
+        audiences_now = replace(self, by_source=by_source, closed_inside=closed_inside, narrowed=frozenset(narrowed))
+        return replace(audiences_now, private_files=private_files)
 
     def _find_moved(self, label: str | None) -> Iterator[frozenset[frozenset[str]]]:
         """Yield the audiences of the sources that read what a label names, unless one has that name, too."""

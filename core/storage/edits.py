@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import and_, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from core.storage.erasure import UNKNOWN_COMMAND
-from core.storage.message_rows import get_skip_values, to_edited_values, to_message_values
+from core.storage.message_rows import UNKNOWN_COMMAND, get_skip_values, to_edited_values, to_message_values
 from core.storage.tables import DRAFTED, identity_values, is_reply_in, messages, replies
 from core.types import ASK_COMMANDS, Message, SkipReason, skip
 

@@ -16,7 +16,7 @@ from sqlalchemy import Row, Text, and_, case, cast, delete, func, null, or_, sel
 from core.catalogue import ENGLISH
 from core.runtime.tasks import uncancellable
 from core.storage.lesson_erasure import erase_lessons
-from core.storage.message_rows import FORMER_TEXTS
+from core.storage.message_rows import FORMER_TEXTS, UNKNOWN_COMMAND
 from core.storage.moved_chats import list_places, list_timelines
 from core.storage.tables import (
     DRAFTED,
@@ -68,8 +68,6 @@ _ERASED_REASON = case(
     *((messages.c.reason.startswith(part, autoescape=True), part.rstrip(" :(")) for part in _CONSTANT_PARTS),
     else_=messages.c.reason,
 )
-# What is typed behind a slash may be any word. With none, the message would count as a question.
-UNKNOWN_COMMAND = "unknown"
 HAS_KNOWN_COMMAND = messages.c.command.in_(
     ("", HANDOFF_COMMAND, RATING_COMMAND, UNKNOWN_COMMAND, *ENGLISH.command_summaries)
 )

@@ -29,6 +29,8 @@ from core.types import (
 )
 from core.types.replies import trace_from_json
 
+# What is typed behind a slash may be any word. With none, the message would count as a question.
+UNKNOWN_COMMAND = "unknown"
 # In the reference of a message: its words before edits.
 FORMER_TEXTS = "former_texts"
 MAX_FORMER_TEXTS = 20
