@@ -35,6 +35,7 @@ from bots.daemon.bootstrap import (
     make_live_settings,
     open_app,
 )
+from core.answering.introduction import list_sources
 from core.errors import KimasError, StoreError, UsageError
 from core.messaging.commands.answer_commands import explain_command
 from core.messaging.policy.command_table import forget_text, is_ask_command
@@ -260,7 +261,7 @@ async def chat(settings: Settings, *, is_trial: bool = False) -> int:
                     await asyncio.gather(filling, return_exceptions=True)
                     await _refresh_requested(app, settings)
 
-            out.print(_format_welcome(settings), style="dim", markup=False)
+            out.print(_format_welcome(settings, app.library), style="dim", markup=False)
             if hint := describe_unfilled(app.library, is_trial=is_trial):
                 out.print(hint, style="dim", markup=False)
             # Reading a line blocks the loop, but not the thread that loads while somebody types.
@@ -284,8 +285,8 @@ async def _fill(app: App) -> None:
         _log.error("chat.not_filled", error=str(error))
 
 
-def _format_welcome(settings: Settings) -> str:
-    source_names = ", ".join(settings.sources)
+def _format_welcome(settings: Settings, library: Library) -> str:
+    source_names = ", ".join(list_sources(settings, library))
     return f"{settings.name} answers from: {source_names}. /help shows the commands, Ctrl-D leaves. {HINT}"
 
 

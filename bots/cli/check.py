@@ -75,6 +75,7 @@ from knowledge.parsing.limits import FormatError
 from knowledge.parsing.pool import NETWORK_HINT, WorkerPool
 from knowledge.parsing.worker import do_nothing
 from knowledge.sources.factory import open_source
+from knowledge.sources.files import FilesFolder
 from knowledge.sources.forge.source import ForgeProject
 from knowledge.sources.git.source import is_local
 from knowledge.sources.plugin import describe_plugin
@@ -178,10 +179,7 @@ def _put_in_place(findings: Sequence[Finding], live_findings: Sequence[Finding])
 
 @contextmanager
 def _without_logs_of_sources() -> Iterator[None]:
-    """Keep warnings of sources out of the log in the block: each of their faults is a finding.
-
-    What they could not save is for the next refresh, and a data directory that cannot be written is a finding as well.
-    """
+    """Keep warnings of sources out of the log in the block: each of their faults is a finding."""
     logger = logging.getLogger("knowledge.sources")
     former = logger.level
     logger.setLevel(logging.ERROR)
@@ -267,7 +265,12 @@ async def _describe_local_source(name: str, source: SourceSettings, data_dir: Pa
         )
     if isinstance(source, FilesSource | FaqSource):
         # Count what is selected: a folder may exist and still contribute nothing.
-        count = len((await opened_source.listing()).fingerprints)
+        if isinstance(opened_source, FilesFolder):
+            # Whoever checks may be another account than the daemon's, which could not replace its files.
+            listing = await opened_source.listing(keeps_facts=False)
+        else:
+            listing = await opened_source.listing()
+        count = len(listing.fingerprints)
         return f"{source.path}: {pluralize(count, 'file' if isinstance(source, FilesSource) else 'question')}"
     return "what people taught and somebody approved"
 

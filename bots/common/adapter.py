@@ -142,5 +142,5 @@ async def read_token(secret: Secret, message: str, setting: str, kind: str) -> s
     """Return the token of a kind that a setting has. Raises `PlatformError` as `read_secret`, and for no token."""
     token = await asyncio.to_thread(read_secret, secret, message)
     if not token or any(character.isspace() for character in token):
-        raise PlatformError(f"{setting} is empty or has spaces in it: copy the {kind} anew")
+        raise TokenRefused(f"{setting} is empty or has spaces in it: copy the {kind} anew")
     return token

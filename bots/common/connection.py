@@ -26,9 +26,15 @@ _log = get_logger(__name__)
 
 Result = TypeVar("Result")
 
+# EX_NOPERM of sysexits.h: a platform refuses the bot, and will until somebody changes something. The systemd unit
+# starts the daemon again after other failures, but not after this one.
+EXIT_REFUSED = 77
+
 
 class TokenRefused(PlatformUnavailable):
-    """The credential is wrong or was revoked."""
+    """The credential is wrong, is of no use or was revoked."""
+
+    exit_code = EXIT_REFUSED
 
 
 class Unreachable(PlatformUnavailable):

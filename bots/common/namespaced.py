@@ -114,4 +114,6 @@ class NamespacedAdapter(ForwardingAdapter):
         return replace(key, chat=key.chat.removesuffix(self._suffix))
 
     def _with_bot_name(self, error: PlatformError) -> PlatformError:
-        return PlatformError(f"bots.{self._bot_name}: {error}")
+        named_error = PlatformError(f"bots.{self._bot_name}: {error}")
+        named_error.exit_code = error.exit_code
+        return named_error

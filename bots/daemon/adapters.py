@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from bots.common.namespaced import NamespacedAdapter
 from core.errors import PlatformError, UsageError
+from core.messaging.policy.command_table import list_commands
 from core.messaging.policy.permissions import Permissions
 from core.observability.logs import get_logger
 from core.ports import Adapter
@@ -173,7 +174,7 @@ def _make_adapter(
         positions = JournalPositions(journal, "telegram")
         record = partial(live.record_move, "telegram")
         return _load_class("..telegram.adapter:TelegramAdapter")(
-            section, positions, record_move=record, read_only=read_only
+            section, positions, record_move=record, commands=list_commands(settings), read_only=read_only
         )
     if isinstance(section, DiscordSettings):
         # The adapter puts the bot's id into every name.
@@ -184,6 +185,7 @@ def _make_adapter(
             bot_message_chats=get_commented_chats("discord"),
             get_sources=make_source_lookup(live),
             is_for_asker=partial(_is_for_asker, live, "discord"),
+            commands=list_commands(settings),
             read_only=read_only,
         )
     if isinstance(section, SlackSettings):

@@ -113,7 +113,7 @@ class App:
         Answers in progress end as they began. Lessons are chosen for `readers`. `purge` deletes from the store what
         must not be found by then. Raises `KimasError`; then nothing has changed, but what was deleted is read again.
         """
-        parts = (settings, self.store, self.embedder, readers, _narrowing(live))
+        parts = (settings, self.store, self.embedder, readers, _read_now(live))
         library = KnowledgeLibrary(*parts, metrics_recorder=self.metrics_recorder)
         try:
             await library.load()
@@ -261,7 +261,7 @@ async def open_app(
                 await purge_passages_for_others(store, settings, audiences, RefreshStateRepository(database))
         models = ModelSets.open(settings.models, metrics_recorder) if model is None else ModelSets()
         stack.push_async_callback(models.close)
-        library = KnowledgeLibrary(settings, store, embedder, None, _narrowing(live), metrics_recorder=metrics_recorder)
+        library = KnowledgeLibrary(settings, store, embedder, None, _read_now(live), metrics_recorder=metrics_recorder)
         stack.push_async_callback(library.close)
         await library.load()
         model = model or models.general
@@ -308,8 +308,8 @@ def _make_answer_service(
     return make_answer_service(deps, library.get_versions, database, live)
 
 
-def _narrowing(live: LiveSettings | None) -> Callable[[], Collection[str]]:
-    return lambda: live.audiences.narrowed if live else ()
+def _read_now(live: LiveSettings | None) -> Callable[[], Audiences]:
+    return lambda: live.audiences if live else Audiences()
 
 
 def _with_deps(service: AnswerService, deps: AnswerDependencies, library: KnowledgeLibrary) -> AnswerService:

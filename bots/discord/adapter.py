@@ -37,7 +37,7 @@ from bots.discord.sink import ChannelTarget, DiscordSink, InteractionTarget
 from core.errors import PlatformError
 from core.messaging.feedback.handoff import mentioned_users
 from core.messaging.feedback.rating_buttons import is_press
-from core.messaging.policy.command_table import COMMANDS, is_ask_command
+from core.messaging.policy.command_table import COMMANDS, Command, is_ask_command
 from core.observability.logs import get_logger
 from core.ports import Delivery, MessageHandler, Sink
 from core.runtime.tasks import task_group
@@ -74,7 +74,8 @@ class DiscordAdapter(ClientAdapter["DiscordClient"]):
 
     Discord delivers an event once, and what happens while nobody listens it never delivers. So events are handled in
     order, how far each channel was read is kept in `positions`, and every new session begins by reading what was
-    missed. In `bot_message_chats` the messages of other bots are delivered as well, to be counted.
+    missed. In `bot_message_chats` the messages of other bots are delivered as well, to be counted. `commands` are those
+    that Discord offers.
     """
 
     name = "discord"
@@ -102,11 +103,13 @@ class DiscordAdapter(ClientAdapter["DiscordClient"]):
         bot_message_chats: Collection[str] = (),
         get_sources: Callable[[Message], Awaitable[Sequence[str]]] = suggest_nothing,
         is_for_asker: Callable[[str], bool] = lambda _channel: False,
+        commands: Sequence[Command] = COMMANDS,
         read_only: bool = False,
     ) -> None:
         super().__init__(intervals or DiscordIntervals(), read_only=read_only)
         self._get_sources = get_sources
         self._is_for_asker = is_for_asker
+        self._commands = commands
         self._settings = settings
         self._bot_message_chats = bot_message_chats
         self._positions = positions
@@ -141,7 +144,7 @@ class DiscordAdapter(ClientAdapter["DiscordClient"]):
             client, self._me, self._intervals, self._get_sources, self._is_for_asker
         )
         try:
-            app_commands = [*build_slash_commands(COMMANDS), *build_message_commands()]
+            app_commands = [*build_slash_commands(self._commands), *build_message_commands()]
             self._command_ids = await client.register_commands(self._me.application_id, app_commands)
         except PlatformError as error:
             _log.warning("discord.commands_not_registered", error=str(error))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bots.common.connection import Intervals, Refused, RetryLoop
+from bots.common.connection import EXIT_REFUSED, Intervals, Refused, RetryLoop
 from core.errors import PlatformError
 
 # Not an event of Discord: a connection ended, and another one is being opened.
@@ -37,6 +37,8 @@ class IntentRefused(PlatformError):
 
 class GatewayRefused(PlatformError):
     """The gateway refuses the connection for good."""
+
+    exit_code = EXIT_REFUSED
 
 
 class ReplyRefused(Refused):

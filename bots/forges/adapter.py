@@ -181,7 +181,7 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
         message = UNREADABLE_WEBHOOK_MESSAGE.replace("{platform}", self.name)
         text = await asyncio.to_thread(read_secret, secret, message)
         if len(text) < MIN_SECRET_CHARS:
-            raise PlatformError(
+            raise TokenRefused(
                 f"{self.name}.webhook_secret is too short: give it at least {MIN_SECRET_CHARS} characters"
             )
         async with WebhookServer(self._settings, self.name, text, self._wake).serve() as port:

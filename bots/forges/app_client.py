@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 import jwt
 
+from bots.common.connection import TokenRefused
 from bots.forges.connection import ForgeIntervals
-from core.errors import PlatformError
 from knowledge.sources.forge.api import ApiLimits, ForgeApi, StatusError, parse_timestamp
 from knowledge.sources.forge.github import HEADERS
 from knowledge.web.client import RedirectCheck, Request, Response, WebClient
@@ -38,7 +38,7 @@ class App:
 class AppClient(WebClient):
     """Sends requests with the token of an installation, which it renews; `clock` tells the seconds since 1970.
 
-    Raises `PlatformError` for a key that cannot sign.
+    Raises `TokenRefused` for a key that cannot sign.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class AppClient(WebClient):
         try:
             proof = jwt.encode(claims, self._app.private_key, "RS256")
         except (jwt.PyJWTError, ValueError, TypeError) as error:
-            raise PlatformError(
+            raise TokenRefused(
                 "github.private_key is no RSA key in PEM: make one in the settings of the app"
             ) from error
         self._headers["Authorization"] = f"Bearer {proof}"

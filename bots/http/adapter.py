@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from bots.common.adapter import ClientAdapter, read_secret
 from bots.common.caches import BoundedDict
+from bots.common.connection import TokenRefused
 from bots.common.events import MessageDeletion
 from bots.http.client import CallbackClient, HttpIntervals
 from bots.http.convert import check_namespace, decode_content, to_message
@@ -65,7 +66,7 @@ class HttpAdapter(ClientAdapter[CallbackClient]):
     async def _connect(self) -> CallbackClient:
         self._secret = await asyncio.to_thread(read_secret, self._settings.secret, UNREADABLE_MESSAGE)
         if len(self._secret) < MIN_SECRET_CHARS:
-            raise PlatformError(f"http.secret is too short: give it at least {MIN_SECRET_CHARS} characters")
+            raise TokenRefused(f"http.secret is too short: give it at least {MIN_SECRET_CHARS} characters")
         return CallbackClient(self._settings, self._secret)
 
     async def listen(self, receive: MessageHandler) -> None:

@@ -158,6 +158,7 @@ def _to_user_message(fields: Mapping[str, Any], kind: EventKind, message_id: str
         reference={"event": message_id, "kind": kind},
         attachments=attachments,
         is_edit=kind == "edit",
+        edit_id=_get_short_text(fields, "id", required=True) if kind == "edit" else "",
         is_by_bot=is_bot,
         is_forwarded=is_forwarded,
         is_post=kind == "post",

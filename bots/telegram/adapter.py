@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ from bots.telegram.sink import TelegramSink
 from core.catalogue import languages, messages_for
 from core.errors import PlatformError
 from core.messaging.feedback.rating_buttons import is_press
-from core.messaging.policy.command_table import COMMANDS
+from core.messaging.policy.command_table import COMMANDS, Command
 from core.observability.logs import get_logger
 from core.ports import Delivery, MessageHandler, Sink
 from core.settings import TelegramSettings
@@ -49,7 +49,7 @@ class TelegramAdapter(ClientAdapter["TelegramClient"]):
 
     Telegram forgets an update as soon as getUpdates asks for a later one. So every message of a batch goes to
     `receive`, which makes it durable; then the offset is saved, and only then the next batch is requested. A group that
-    was upgraded goes to `record_move` first. With `read_only`, a webhook is not removed.
+    was upgraded goes to `record_move` first. With `read_only`, a webhook is not removed. `commands` are in its menus.
     """
 
     name = "telegram"
@@ -65,12 +65,14 @@ class TelegramAdapter(ClientAdapter["TelegramClient"]):
         intervals: TelegramIntervals | None = None,
         *,
         record_move: RecordMove | None = None,
+        commands: Sequence[Command] = COMMANDS,
         read_only: bool = False,
     ) -> None:
         super().__init__(intervals or TelegramIntervals(), read_only=read_only)
         self._settings = settings
         self._positions = positions
         self._record_move = record_move
+        self._commands = commands
         self._me = Identity(0, "")
         self._administrators = AdministratorCache()
         self._capabilities = ServerCapabilities(settings.rich_messages)
@@ -145,7 +147,7 @@ class TelegramAdapter(ClientAdapter["TelegramClient"]):
             _log.warning("telegram.webhook_removed", url=webhook, why="it would keep all updates from us")
         try:
             for language in languages():
-                await client.set_commands(*build_menus(COMMANDS, messages_for(language)), language)
+                await client.set_commands(*build_menus(self._commands, messages_for(language)), language)
         except PlatformError as error:
             _log.warning("telegram.command_menu_not_set", error=str(error))
         _log.info("telegram.open", bot=self._me.username, reads_all_messages=self._me.can_read_all)

@@ -88,6 +88,10 @@ class OverriddenLibrary:
         """Return the languages of the agents whose sources are not all off."""
         return {name: codes for name, codes in self._library.languages().items() if not self._is_disabled(name)}
 
+    def empty_sources(self) -> Collection[str]:
+        """Return the empty sources of the wrapped library."""
+        return self._library.empty_sources()
+
     def titles(self) -> Mapping[str, Sequence[str]]:
         """Return the titles of the agents whose sources are not all off."""
         return {name: titles for name, titles in self._library.titles().items() if not self._is_disabled(name)}

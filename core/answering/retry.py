@@ -41,6 +41,7 @@ class ExcludingLibrary:
         self.similarity = library.similarity
         self.group = library.group
         self.languages = library.languages
+        self.empty_sources = library.empty_sources
         self.titles = library.titles
         self.modules = library.modules
         self.term_weights = library.term_weights

@@ -68,7 +68,9 @@ class AnswerService:
         return await service._answer_cached(question, sink)
 
     async def _reply_to_courtesy(self, question: Question, sink: Sink) -> Reply | None:
-        text = courtesy_reply(question, self.deps.settings, messages_for(get_asker_language(question)))
+        text = courtesy_reply(
+            question, self.deps.settings, self.deps.library, messages_for(get_asker_language(question))
+        )
         if not text:
             return None
         await sink.open()

@@ -5,14 +5,15 @@ No source is searched and no model is called, so such a reply cites nothing and 
 
 from __future__ import annotations
 
-from core.answering.introduction import describe_agents
+from core.answering.introduction import describe_agents, list_agents
 from core.catalogue import Messages
 from core.language.courtesies import find_courtesy
+from core.ports import Library
 from core.settings import Settings
 from core.types import Question
 
 
-def courtesy_reply(question: Question, settings: Settings, texts: Messages) -> str:
+def courtesy_reply(question: Question, settings: Settings, library: Library, texts: Messages) -> str:
     """Return the reply to a courtesy or to a question about the bot itself; "" for every other message."""
     kind = None if question.has_attachments else find_courtesy(question.text)
     if kind is None:
@@ -21,7 +22,7 @@ def courtesy_reply(question: Question, settings: Settings, texts: Messages) -> s
         return texts.you_are_welcome
     if kind == "farewell":
         return texts.goodbye
-    sources = describe_agents(settings.retrieval_agents(), texts)
+    sources = describe_agents(list_agents(settings, library), texts)
     if kind == "greeting":
         return texts.greeting.format(name=settings.name, sources=sources)
     intro = texts.help_intro.format(name=settings.name)

@@ -37,6 +37,10 @@ class English(PlatformTexts):
         "I found nothing about this in the sources I know ({sources}). They are in {language}, and I have no language "
         "model that could translate your question: please ask in {language}."
     )
+    foreign_sources = (
+        "*The sources are in {language}, and I have no language model that could translate your question: this may be "
+        "beside the point, so please ask in {language}.*"
+    )
     # What was streamed cannot be taken back.
     checked_answer = "*A citation above did not hold up. This is the answer with its sources checked:*"
     uncited = "*This answer names no source, so please check it.*"
@@ -343,6 +347,7 @@ class English(PlatformTexts):
     no_pending_answers = "No answers are waiting for a review."
     pending_answers = "These answers are waiting for a review:"
     pending_answer = "- **{number}** {question}, by {teacher}: {answer}"
+    somebody = "somebody"
     more_answers = "And {count} more. "
     show_whole_answer = "`/faq list NUMBER` shows one in full."
     no_such_answer = "There is no answer {number} here. `/faq list` shows those that wait for a review."

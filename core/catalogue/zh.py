@@ -33,6 +33,9 @@ class Chinese(ChinesePlatformTexts, English):
         "在我所知的资料（{sources}）中没有找到相关内容。这些资料的语言是 {language}，"
         "而我没有可以翻译问题的语言模型：请用 {language} 提问。"
     )
+    foreign_sources = (
+        "*这些资料的语言是 {language}，而我没有可以翻译问题的语言模型，以上内容可能答非所问：请用 {language} 提问。*"
+    )
     checked_answer = "*上面有一处引用不成立。核对来源之后的回答：*"
     uncited = "*这个回答没有标明出处，请自行核实。*"
     unknown_names = "*在我所知的代码中没有找到，请核对：{names}*"
@@ -310,6 +313,7 @@ class Chinese(ChinesePlatformTexts, English):
     no_pending_answers = "没有待审核的回答。"
     pending_answers = "这些回答等待审核："
     pending_answer = "- **{number}** {question}，来自 {teacher}：{answer}"
+    somebody = "某人"
     more_answers = "另有 {count} 条。"
     show_whole_answer = "用 `/faq list NUMBER` 可以查看全文。"
     no_such_answer = "这里没有第 {number} 条回答。用 `/faq list` 可以查看待审核的回答。"

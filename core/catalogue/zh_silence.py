@@ -10,6 +10,7 @@ SKIP_REASONS: Mapping[str, str] = {
     "ATTACHMENT_ONLY": "{attachment}，没有文字，也没有人在叫我",
     "NOTICE_GIVEN": "{attachment}，我刚告诉过发送者我读不了它",
     "STICKER": "{attachment}",
+    "EDIT": "较早消息的新文本",
     "EMPTY_POST": "这条帖子没有文字",
     "PRIVATE_CHATS_OFF": "私聊已关闭（gate.private）",
     "CHAT_NOT_LISTED": "{chat} 不在 gate.chats 之中",

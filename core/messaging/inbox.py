@@ -20,7 +20,6 @@ from core.messaging.journaling import (
     trace_message,
     without_foreign_command,
 )
-from core.messaging.policy.command_table import is_ask_command
 from core.messaging.redelivery import Conversation, LeftToNextStart, TakeTurn, Undelivered, redelivery_time_s
 from core.observability.logs import get_logger
 from core.ports import Adapter, AnswerFunction, MessageHandler
@@ -116,9 +115,6 @@ class Inbox:
 
     async def _accept(self, adapter: Adapter, message: Message) -> None:
         if message.is_edit:
-            if not is_ask_command(message.command):
-                _log.debug("command.edited", message=message.id)
-                return
             is_accepted = await self._journal.record_edit(message)
             _log.debug("message.edited", message=message.id, in_time=is_accepted)
             return

@@ -70,6 +70,10 @@ class Library(Protocol):
         """Return the codes of the languages that each agent's sources are in, most frequent first, where known."""
         ...
 
+    def empty_sources(self) -> Collection[str]:
+        """Return the names of the sources of which no passage is stored. A live source may answer nevertheless."""
+        ...
+
     def titles(self) -> Mapping[str, Sequence[str]]:
         """Return titles of the documents that are most typical of each agent's sources, where known."""
         ...

@@ -196,7 +196,7 @@ class Audiences:
 
         They are those of a source's name, and of what it reads, where that has another name there; beside what is
         `in_force` also those of what overlaps it and was not closed there, unless the newer one reads it just the same:
-        then what was made from the source until now may tell of it.
+        then what was made from the source until now may tell of it. What one of the two keeps private is private.
         """
         by_source = dict[str, frozenset[frozenset[str]]]()
         closed_inside = dict(self.closed_inside)
@@ -209,7 +209,9 @@ class Audiences:
             if closed := newer._list_closed(overlapping, by_source[name]):
                 closed_inside[name] = closed_inside.get(name, frozenset()) | closed
                 narrowed.add(name)
-        return replace(self, by_source=by_source, closed_inside=closed_inside, narrowed=frozenset(narrowed))
+        private_files = self.private_files | newer.private_files
+        audiences_now = replace(self, by_source=by_source, closed_inside=closed_inside, narrowed=frozenset(narrowed))
+        return replace(audiences_now, private_files=private_files)
 
     def _find_moved(self, label: str | None) -> Iterator[frozenset[frozenset[str]]]:
         """Yield the audiences of the sources that read what a label names, unless one has that name, too."""

@@ -114,7 +114,7 @@ class ChatHistory(Repository):
             columns.bot == message.bot,
             is_user_message(),
             columns.command.in_(ASK_COMMANDS),
-            _is_told_to(message),
+            is_told_to(message),
         )
         rows = await self._database.fetch_all(query, statements.identify(message))
         own_index = next((index for index, row in enumerate(rows) if row.id == message.id), len(rows))
@@ -309,10 +309,10 @@ def is_readable_from(message: Message, table: Table = messages) -> ColumnElement
     # The replies to other commands in a conversation of somebody's own are for them.
     if message.thread_state.is_restricted or message.command not in ASK_COMMANDS:
         is_open = or_(columns.thread == message.key.thread, is_open)
-    return and_(is_open, _is_told_to(message)) if table is messages else is_open
+    return and_(is_open, is_told_to(message)) if table is messages else is_open
 
 
-def _is_told_to(message: Message) -> ColumnElement[bool]:
+def is_told_to(message: Message) -> ColumnElement[bool]:
     """Return the condition that rows of the journal are not private, or of the private chat of a message's author.
 
     A chat that is private may be that of another person by now.

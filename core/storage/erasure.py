@@ -16,7 +16,7 @@ from sqlalchemy import Row, Text, and_, case, cast, delete, func, null, or_, sel
 from core.catalogue import ENGLISH
 from core.runtime.tasks import uncancellable
 from core.storage.lesson_erasure import erase_lessons
-from core.storage.message_rows import FORMER_TEXTS
+from core.storage.message_rows import FORMER_TEXTS, UNKNOWN_COMMAND
 from core.storage.moved_chats import list_places, list_timelines
 from core.storage.tables import (
     DRAFTED,
@@ -33,6 +33,7 @@ from core.storage.told_words import (
     get_description,
     get_written_text,
     is_forward,
+    is_made_without,
     lists,
     may_bring_answer,
     to_phrases,
@@ -67,8 +68,6 @@ _ERASED_REASON = case(
     *((messages.c.reason.startswith(part, autoescape=True), part.rstrip(" :(")) for part in _CONSTANT_PARTS),
     else_=messages.c.reason,
 )
-# What is typed behind a slash may be any word. With none, the message would count as a question.
-UNKNOWN_COMMAND = "unknown"
 HAS_KNOWN_COMMAND = messages.c.command.in_(
     ("", HANDOFF_COMMAND, RATING_COMMAND, UNKNOWN_COMMAND, *ENGLISH.command_summaries)
 )
@@ -277,6 +276,7 @@ def _brings(author_id: str) -> ColumnElement[bool]:
 class _Said:
     """What a person said in one chat: the times with the words, the texts, and the ids of messages and answers.
 
+    `numbers` are those of messages that have it: theirs, and others that bring it or were answered with it.
     Of an answer in several parts only the first one's id is known: its words tell who quotes a later one. The
     `shared_phrases` are of the person or of others, with whose words they were brought.
     """
@@ -285,6 +285,7 @@ class _Said:
     times: list[tuple[datetime, Set[str]]] = field(default_factory=list)
     texts: set[str] = field(default_factory=set)
     ids: set[str] = field(default_factory=set)
+    numbers: set[int] = field(default_factory=set)
     phrases: set[tuple[str, ...]] = field(default_factory=set)
     answer_phrases: set[tuple[str, ...]] = field(default_factory=set)
     shared_phrases: set[tuple[str, ...]] = field(default_factory=set)
@@ -302,6 +303,7 @@ class _Said:
         self.times.append((row.received_at, frozenset().union(*map(to_words, (*texts, row.author)))))
         self.texts |= {text.strip() for text in own_texts} - {""}
         self.ids |= {row.id, row.reply_id} - {""}
+        self.numbers.add(row.number)
         self.phrases |= set().union(*map(to_phrases, texts))
         self.answer_phrases |= to_phrases(row.reply)
 
@@ -370,7 +372,8 @@ class _Said:
         # A draft, or an answer that its platform has not taken yet: the next try answers anew.
         waiting = row.delivery or {}
         reply = waiting.get("text") or row.reply
-        if reply and (to_phrases(reply) - to_phrases(asked)) & self.phrases:
+        may_have = not (row.state == DRAFTED and is_made_without(row, self.numbers))
+        if reply and may_have and (to_phrases(reply) - to_phrases(asked)) & self.phrases:
             values |= {"reply": "", "citations": null(), "trace": null(), "delivery": null()}
         elif changes := self._find_copies_in_waiting(row, asked, is_brought=is_brought):
             values |= {"delivery": {**waiting, **changes}}
@@ -414,7 +417,7 @@ async def _erase_copies(connection: AsyncConnection, place: Mapping[str, str], a
     The rest of those rows stays: otherwise whoever forgets would take from a chat how its questions were answered.
     """
     columns = messages.c
-    own_names = ("author", "text", "reference", "attachments", "image_description", "id", "reply", "reply_id")
+    own_names = ("number", "author", "text", "reference", "attachments", "image_description", "id", "reply", "reply_id")
     names = ("chat", "received_at", *own_names)
     query = select(*(columns[name] for name in names)).where(columns.command != RATING_COMMAND)
     said_in = defaultdict[str, _Said](partial(_Said, author_id))
@@ -510,7 +513,13 @@ def _find_all_brought(
 def _find_all_copies(said: _Said, rows: Sequence[Row[*tuple[Any, ...]]]) -> Mapping[int, dict[str, Any]]:
     for row in rows:
         said.add_attached(row)
-    return {row.number: values for row in rows if (values := said.find_copies(row))}
+    found = dict[int, dict[str, Any]]()
+    # A draft comes after the messages that it is made from.
+    for row in sorted(rows, key=lambda row: row.number):
+        if values := said.find_copies(row):
+            found[row.number] = values
+            said.numbers.add(row.number)
+    return found
 
 
 def _find_all_retold(said: _Said, rows: Sequence[Row[*tuple[Any, ...]]]) -> Mapping[int, dict[str, Any]]:

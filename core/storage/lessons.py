@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.catalogue import ENGLISH, Messages
 from core.errors import MessageDeleted, UsageError
 from core.runtime.tasks import uncancellable
-from core.storage.chat_history import are_all_remembered, is_readable_from
+from core.storage.chat_history import are_all_remembered, is_readable_from, is_told_to
 from core.storage.engine import Repository
 from core.storage.tables import chat_values, identity_values, messages, taught_answers
 from core.types import Message, SkipReason
@@ -106,9 +106,9 @@ class TaughtAnswerRepository(Repository):
         if state:
             query = query.filter_by(state=state)
         if reader:
-            query = query.filter_by(**chat_values(reader.key)).where(is_readable_from(reader, taught_answers))
-        if reader and not reader.private:
-            query = query.where(_is_taught_in_public(reader))
+            query = query.filter_by(**chat_values(reader.key)).where(
+                is_readable_from(reader, taught_answers), _is_taught_to(reader)
+            )
         return [_to_taught_answer(row) for row in await self._database.fetch_all(query)]
 
     @uncancellable
@@ -201,14 +201,15 @@ async def _is_any_closed(connection: AsyncConnection, words_of: Sequence[Message
     return False
 
 
-def _is_taught_in_public(reader: Message) -> ColumnElement[bool]:
+def _is_taught_to(reader: Message) -> ColumnElement[bool]:
     """Return the condition that answers were not taught at a time when the chat of a message was private.
 
-    Where it ever was, the message that was learned from says so; one that the bot has not received may be of that time.
+    Where it is so now, and was another person's then, that is the same. Where it ever was, the message that was learned
+    from says so; one that the bot has not received may be of that time.
     """
     in_chat = select(messages.c.id).filter_by(**chat_values(reader.key))
-    was_private = in_chat.where(messages.c.private).exists()
-    return or_(~was_private, taught_answers.c.lesson.in_(in_chat.where(~messages.c.private)))
+    is_told = is_told_to(reader)
+    return or_(~in_chat.where(~is_told).exists(), taught_answers.c.lesson.in_(in_chat.where(is_told)))
 
 
 def _to_taught_answer(row: Row[*tuple[Any, ...]]) -> TaughtAnswer:

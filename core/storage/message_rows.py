@@ -14,6 +14,7 @@ from sqlalchemy.exc import IntegrityError
 from core.formatting import with_description
 from core.storage.details import get_detail
 from core.storage.tables import chat_values, chats
+from core.storage.told_words import MADE_FROM
 from core.types import (
     Attachment,
     Citation,
@@ -28,6 +29,8 @@ from core.types import (
 )
 from core.types.replies import trace_from_json
 
+# What is typed behind a slash may be any word. With none, the message would count as a question.
+UNKNOWN_COMMAND = "unknown"
 # In the reference of a message: its words before edits.
 FORMER_TEXTS = "former_texts"
 MAX_FORMER_TEXTS = 20
@@ -99,6 +102,14 @@ def to_delivery(reply: Reply, parts: Mapping[int, str], others: Collection[int] 
         "parts": to_parts(parts),
         "others": sorted(others),
     }
+
+
+def to_draft(reply: Reply, made_from: Collection[int]) -> dict[str, Any]:
+    """Return a reply that a team decides about, as a row keeps it, with the numbers of the messages it is made from.
+
+    Who is forgotten takes it along if theirs is one of these.
+    """
+    return {**to_delivery(reply, {}), MADE_FROM: sorted(made_from)}
 
 
 def to_parts(parts: Mapping[int, str]) -> dict[str, str]:

@@ -22,6 +22,7 @@ from core.observability.metrics import MetricsRecorder, ProcessingOutcome
 from core.runtime.tasks import iter_retry_delays, uncancellable, wait_for
 from core.storage import statements
 from core.storage.chat_history import are_remembered, has_question, is_readable_from
+from core.storage.edits import write_edit
 from core.storage.engine import Database
 from core.storage.erasure import (
     ERASED_VALUES,
@@ -39,7 +40,7 @@ from core.storage.message_rows import (
     read_delivery,
     read_left,
     to_delivery,
-    to_edited_values,
+    to_draft,
     to_message,
     to_message_values,
     to_parts,
@@ -160,18 +161,8 @@ class Journal:
 
     async def record_edit(self, message: Message) -> bool:
         """Store its author's new text of a message whose answer has not started, or is a draft; return if in time."""
-        own = select(messages).filter_by(**identity_values(message), author_id=message.author_id)
-        is_waiting = and_(messages.c.command.in_(ASK_COMMANDS), messages.c.state.in_(("received", DRAFTED)))
         async with self.database.transaction() as connection:
-            row = (await connection.execute(own.where(is_waiting).with_for_update())).first()
-            if row and row.state == DRAFTED:
-                # Under the former words nobody would find it once its asker is forgotten.
-                is_of_draft = and_(is_reply_in(row.platform, row.chat), replies.c.text == row.text)
-                await connection.execute(delete(replies).where(is_of_draft))
-            if row:
-                change = update(messages).filter_by(number=row.number)
-                await connection.execute(change.values(to_edited_values(row, message.text)))
-        return row is not None
+            return await write_edit(connection, message)
 
     async def begin_answer(self, message: Message, visible_labels: frozenset[str] | None) -> str:
         """Record that the answer starts; return the text with all edits so far. Later edits are rejected.
@@ -301,7 +292,7 @@ class Journal:
 
         Not where somebody in what it was made from was forgotten meanwhile, as `find_forgotten` says.
         """
-        values = {"state": DRAFTED, "delivery": to_delivery(reply, {}), "settled_at": datetime.now(UTC)}
+        values = {"state": DRAFTED, "delivery": to_draft(reply, others), "settled_at": datetime.now(UTC)}
         await self._change_row(message, values, parts, others)
 
     async def get_delivery(

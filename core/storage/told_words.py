@@ -12,6 +12,8 @@ from core.language.tokens import lexical_tokens
 
 # Bob's answer has words of Ann's where so many of hers follow each other in it; each of them alone is anybody's.
 COPIED_WORDS = 3
+# What a draft keeps beside its reply: the numbers of the messages before its question that it was made from.
+MADE_FROM = "made_from"
 
 
 def find_quoted_words(row: Row[*tuple[Any, ...]]) -> dict[str, Any]:
@@ -47,6 +49,18 @@ def lists(column: ColumnElement[Any], value: str | Mapping[str, str]) -> ColumnE
 def is_forward(row: Row[*tuple[Any, ...]]) -> bool:
     """Return whether a message is nothing but what it forwards: its sender typed what stands beside a quotation."""
     return row.is_forwarded and not row.quoted
+
+
+def is_made_without(row: Row[*tuple[Any, ...]], numbers: Set[int]) -> bool:
+    """Return whether a draft is known to be made from none of some messages, nor from what its question brings.
+
+    What it has in common with them is then from the sources, or by chance. Of a cached reply nobody knows it, nor of a
+    draft of an earlier version.
+    """
+    draft = row.delivery or {}
+    is_known = MADE_FROM in draft and not draft["trace"].get("cached")
+    brings_any = row.reply_to or row.quoted or is_forward(row) or get_description(row)
+    return is_known and not brings_any and numbers.isdisjoint(draft[MADE_FROM])
 
 
 def may_bring_answer(row: Row[*tuple[Any, ...]]) -> bool:

@@ -191,9 +191,10 @@ class Message:
     is true for a private chat, a mention, a reply to the bot, and a command. `command` is the command's name without
     the slash; its argument is in `text`. `reference` is for the adapter, which needs it to reply (plain JSON values).
 
-    More that some platforms say: `is_edit` marks a new text of an earlier message, `is_forwarded` words that may be
-    somebody else's, which give no command and teach nothing, `quotes_bot` words of the bot itself in `quoted`,
-    `is_by_bot` a message of another bot, `is_post` one that is published for a group (None: the adapter cannot tell).
+    More that some platforms say: `is_edit` marks a new text of an earlier message, whose `id` it has (`edit_id` is that
+    of the event itself, where it has one), `is_forwarded` words that may be somebody else's, which give no command and
+    teach nothing, `quotes_bot` words of the bot itself in `quoted`, `is_by_bot` a message of another bot, `is_post` one
+    that is published for a group (None: the adapter cannot tell).
     `quoted_authors` are the ids of others whose words or files it brings: quoted, or forwarded as its own `text`.
     Where a command was given on a message, `parent_id` is what that message replies to. `language` is the author's on
     the platform, `chat_title` what the chat is called there. `has_guests`: people read the chat who are not of the
@@ -216,6 +217,7 @@ class Message:
     reference: Mapping[str, Any] = field(default_factory=dict)
     attachments: tuple[Attachment, ...] = ()
     is_edit: bool = False
+    edit_id: str = ""
     is_by_bot: bool = False
     is_forwarded: bool = False
     quotes_bot: bool = False

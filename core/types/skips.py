@@ -15,6 +15,7 @@ class SkipReason(Enum):
     ATTACHMENT_ONLY = "no_text", "{attachment} without text, and the bot was not addressed"
     NOTICE_GIVEN = "no_text", "{attachment}, and its author was recently told that it cannot be read"
     STICKER = "other", "{attachment}"
+    EDIT = "other", "a new text of an earlier message"
     EMPTY_POST = "no_text", "the post has no text"
     PRIVATE_CHATS_OFF = "switched_off", "private chats are switched off (gate.private)"
     CHAT_NOT_LISTED = "switched_off", "{chat} is not among gate.chats"

@@ -42,6 +42,7 @@ class AgentIndexEntry:
 
     `unfilled_count` of them have no vector yet. `languages` are those of a sample of its passages, `titles` those of
     their documents; the most frequent first. `modules` are the names of the modules of each Python package.
+    `empty_sources` are those of its sources of which no passage is stored.
     """
 
     index: AgentIndex | None
@@ -50,6 +51,7 @@ class AgentIndexEntry:
     languages: tuple[str, ...] = ()
     titles: tuple[str, ...] = ()
     modules: Mapping[str, Collection[str]] = field(default_factory=dict)
+    empty_sources: Collection[str] = ()
 
 
 async def embed_mix_in(agent: AgentSettings, embedder: Embedder) -> MixIn:
@@ -99,11 +101,16 @@ async def index_agent(
     modules = await asyncio.to_thread(find_modules, [path for manifest in manifests.values() for path in manifest])
     passage_count = sum(document.passage_count for document in documents)
     counts = (passage_count, sum(document.unfilled_count for document in documents))
+    empty_sources = [
+        name
+        for name, manifest in manifests.items()
+        if not any(document.passage_count for document in manifest.values())
+    ]
     if not passage_count and not len(mix_in.vectors):
-        return AgentIndexEntry(None, *counts, languages, titles, modules)
+        return AgentIndexEntry(None, *counts, languages, titles, modules, empty_sources)
     mix_in_vectors = weights * mix_in.vectors
     index = AgentIndex(name, all_centroids, mix_in_vectors, agent.mix_in_weight, agent.scale, mix_in.texts)
-    return AgentIndexEntry(index, *counts, languages, titles, modules)
+    return AgentIndexEntry(index, *counts, languages, titles, modules, empty_sources)
 
 
 def _identify_languages(passages: Collection[Passage]) -> tuple[str, ...]:

@@ -23,12 +23,13 @@ from core.errors import SourceError
 from core.observability.logs import get_logger
 from core.settings import SourceSettings, StandingSource
 from core.settings.audience import Audiences
+from core.settings.places import find_place, find_within
 from core.settings.sources import DocumentSource
 from core.types import Passage
 from knowledge.ports import PassageRow, SearchableStore, StoredDocument, Vectors, label_name
 from knowledge.retrieval.recent_searches import RecentSearches
 from knowledge.sources.common.closed_parts import describe_closed_parts, find_taking
-from knowledge.sources.common.left_out import find_left_out, has_globs
+from knowledge.sources.common.left_out import find_left_out, find_private, has_globs
 from knowledge.sources.standing import StandingRecord, StandingResult, get_file_version, get_record_folder, load_record
 from knowledge.stores.labels import has_other_parts, may_be_closed
 
@@ -38,7 +39,8 @@ _log = get_logger(__name__)
 class ExpiryFilteringStore:
     """Implements `SearchableStore` over another one, which it does not own.
 
-    `list_narrowed` says in which sources no page may show files of others now, whatever the `audiences` say.
+    `get_audiences` returns those of now, which say in which sources no page may show files of others, and which files
+    are private, whatever the `audiences` of the start say.
     """
 
     def __init__(
@@ -49,11 +51,11 @@ class ExpiryFilteringStore:
         audiences: Audiences,
         clock: Callable[[], float] = time.time,
         *,
-        list_narrowed: Callable[[], Collection[str]] = tuple,
+        get_audiences: Callable[[], Audiences] = Audiences,
     ) -> None:
         self._store = store
         self._audiences = audiences
-        self._list_narrowed = list_narrowed
+        self._get_audiences = get_audiences
         self._sources = sources
         self._recent_searches = RecentSearches(store)
         self._standing_sources = {
@@ -62,6 +64,7 @@ class ExpiryFilteringStore:
         self._folders = {name: get_record_folder(data_dir, name) for name in self._standing_sources}
         self._clock = clock
         self._closed_parts: dict[str, str] = {}
+        self._private_paths: dict[str, tuple[frozenset[Path], Sequence[str], Sequence[str]]] = {}
         self._records: dict[str, tuple[tuple[int, int], StandingRecord]] = {}
 
     async def manifest(self, source: str) -> Mapping[str, StoredDocument]:
@@ -142,21 +145,35 @@ class ExpiryFilteringStore:
         return self._closed_parts[source]
 
     async def _find_left_out(self, source: str, paths: Collection[str]) -> Collection[str]:
-        """Return those of a source's documents that may be those of a closed one, or show some of it.
+        """Return those of a source's documents that are private, or may be those of a closed one, or show some of it.
 
-        Its globs leave them out, or they were read when other files were closed.
+        Its globs leave them out, or they were read when other files were private or closed.
         """
         settings = self._sources.get(source)
-        is_narrowed = source in self._list_narrowed()
-        if settings is None or not (is_narrowed or self._audiences.has_closed_sources):
+        if settings is None:
             return ()
         left_out = set[str]()
-        if has_globs(settings):
+        former_private, private_paths = await self._find_private_paths(source, settings)
+        if private_paths:
+            left_out.update(await asyncio.to_thread(find_private, source, settings, private_paths, list(paths)))
+        is_narrowed = source in self._get_audiences().narrowed
+        if has_globs(settings) and (is_narrowed or self._audiences.has_closed_sources):
             left_out.update(await asyncio.to_thread(find_left_out, source, settings, list(paths)))
         closed_parts = self._get_closed_parts(source, of_files=True)
-        if is_narrowed or has_other_parts(await self._store.manifest(label_name(source)), closed_parts):
+        may_take = is_narrowed or private_paths != former_private
+        if may_take or (closed_parts and has_other_parts(await self._store.manifest(label_name(source)), closed_parts)):
             left_out |= find_taking(await self._store.manifest(source)) & set(paths)
         return left_out
+
+    async def _find_private_paths(self, source: str, settings: SourceSettings) -> tuple[Sequence[str], Sequence[str]]:
+        """Return which files of a source's place were private at the start, and which are by now."""
+        files = self._audiences.private_files, self._audiences.private_files | self._get_audiences().private_files
+        known = self._private_paths.get(source)
+        if known is None or known[0] != files[1]:
+            place = await asyncio.to_thread(find_place, settings)
+            former, now = [await asyncio.to_thread(find_within, place, each) for each in files]
+            known = self._private_paths[source] = files[1], former, now
+        return known[1:]
 
     def forget_searches(self) -> None:
         """Forget what was found: the passages may have changed."""

@@ -50,8 +50,8 @@ MIX_IN_RETRY_S = 30.0
 class KnowledgeLibrary:
     """Implements `core.ports.Library`. Call `load` before the first question, and `reload` after every refresh.
 
-    `audiences` are those that taught answers are chosen for, where the settings do not say it; `list_narrowed` says in
-    which sources no page may show files of others now.
+    `audiences` are those that taught answers are chosen for, where the settings do not say it; `get_audiences` returns
+    those of now.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class KnowledgeLibrary:
         store: Store,
         embedder: Embedder,
         audiences: Audiences | None = None,
-        list_narrowed: Callable[[], Collection[str]] = tuple,
+        get_audiences: Callable[[], Audiences] = Audiences,
         *,
         metrics_recorder: MetricsRecorder | None = None,
         embedder_cooldown_s: float = EMBEDDER_COOLDOWN_S,
@@ -70,7 +70,7 @@ class KnowledgeLibrary:
         self._routing_settings = settings.knowledge.routing
         audiences = audiences or Audiences.from_settings(settings)
         self._store = ExpiryFilteringStore(
-            store, settings.sources, settings.data_dir, audiences, list_narrowed=list_narrowed
+            store, settings.sources, settings.data_dir, audiences, get_audiences=get_audiences
         )
         # An answer from what is no longer shown must not be reused.
         self.get_versions = SourceVersions(self._store).get_versions
@@ -172,6 +172,10 @@ class KnowledgeLibrary:
     def languages(self) -> Mapping[str, Sequence[str]]:
         """Return the languages of each agent's sources, as of the last `load`."""
         return {name: entry.languages for name, entry in self._index_entries.items() if entry.languages}
+
+    def empty_sources(self) -> Collection[str]:
+        """Return the sources without a stored passage, as of the last `load`."""
+        return {source for entry in self._index_entries.values() for source in entry.empty_sources}
 
     def titles(self) -> Mapping[str, Sequence[str]]:
         """Return titles of the documents most typical of each agent, as of the last `load`."""

@@ -70,10 +70,13 @@ class FilesFolder:
         self._path_filter = PathFilter(name, settings, own_folders, is_closed, private_paths)
         self._names = Names({})
 
-    async def listing(self) -> Listing:
-        """List and fingerprint the files. Raises `SourceError` when the path is missing or holds nothing usable."""
+    async def listing(self, *, keeps_facts: bool = True) -> Listing:
+        """List and fingerprint the files; what it learns of them is kept in `data_dir`, unless it `keeps_facts` not.
+
+        Raises `SourceError` when the path is missing or holds nothing usable.
+        """
         with self._name_folder():
-            return await to_stoppable_thread(self._list)
+            return await to_stoppable_thread(self._list, keeps_facts)
 
     async def beginning(self) -> Listing | None:
         """List the first files of a folder with many, without what other pages may show; None where there are few.
@@ -126,7 +129,7 @@ class FilesFolder:
         fingerprints = self._fingerprint(facts, [], Counter())
         return Listing(fingerprints) if fingerprints else None
 
-    def _list(self) -> Listing:
+    def _list(self, keeps_facts: bool) -> Listing:
         skipped_counts: Counter[str] = Counter()
         settings_paths: list[str] = []
         is_lasting = notes_changes(self._path)
@@ -134,7 +137,7 @@ class FilesFolder:
         candidates = self._candidates(skipped_counts, settings_paths)
         facts = self._learn_all(candidates, known_facts, skipped_counts)
         lasting_facts = {path: each for path, each in facts.items() if is_lasting and each.are_lasting}
-        if lasting_facts != known_facts:
+        if keeps_facts and lasting_facts != known_facts:
             self._facts_file.write(lasting_facts)
         fingerprints = self._fingerprint(facts, settings_paths, skipped_counts)
         if not fingerprints:

@@ -212,6 +212,59 @@ class TestMessages:
         assert (await feedback.get_rating(MESSAGE, "1")).up == 0
         assert await taught_answers.list_answers(reader=None) == []
 
+    async def test_lessons_of_a_private_chat_are_for_who_it_belonged_to(
+        self, journal: Journal, database: Database
+    ) -> None:
+        taught_answers = TaughtAnswerRepository(database)
+        ann, bob = (replace(MESSAGE, author_id=author, private=True) for author in ("42", "43"))
+        lessons = [replace(ann, id="1"), replace(ann, id="2", private=False), replace(bob, id="3")]
+        for lesson in lessons:
+            await journal.record_message(lesson)
+            await taught_answers.submit(lesson, lesson.author_id, f"Who {lesson.id}?", "Me.", (), words_of=())
+        # A message that the bot has not received: nobody knows whose the chat was then.
+        await taught_answers.submit(replace(ann, id="9"), "42", "Who 9?", "Me.", (), words_of=())
+
+        async def list_told(reader: Message) -> list[str]:
+            return [answer.question for answer in await taught_answers.list_answers(reader=replace(reader, id="10"))]
+
+        assert await list_told(ann) == ["Who 1?", "Who 2?"]
+        assert await list_told(bob) == ["Who 2?", "Who 3?"]
+        assert await list_told(replace(bob, private=False)) == ["Who 2?"]
+        own_key = replace(CHAT, chat="-2")
+        await taught_answers.submit(replace(ann, id="9", key=own_key), "42", "Who?", "Me.", (), words_of=())
+        await journal.record_message(replace(ann, key=own_key))
+        assert await list_told(replace(ann, key=own_key)) == ["Who?"]
+
+    async def test_an_edit_tells_that_others_read_a_chat_that_was_private(
+        self, journal: Journal, database: Database
+    ) -> None:
+        question = replace(MESSAGE, key=replace(CHAT, platform="http"), private=True)
+        await journal.record_message(question)
+        edit = replace(question, text="Why?", is_edit=True, edit_id="5")
+        for is_private in (True, False):
+            assert await journal.record_edit(replace(edit, private=is_private, edit_id=f"5 {is_private}"))
+            assert await journal.record_edit(replace(edit, private=is_private, edit_id=f"5 {is_private}")), "repeated"
+            assert await ChatHistory(database).is_read_by_others(question) != is_private
+        assert [message.id for message, _ in await journal.get_pending("http")] == [question.id]
+
+    async def test_a_notice_is_whole_until_its_words_are_erased(self, journal: Journal, database: Database) -> None:
+        """It has no author: what is made from it is shown as long as the one whom it tells of was not forgotten."""
+        await record_answer(journal)
+        own_number = await database.fetch_value(select(messages.c.number).filter_by(id=MESSAGE.id))
+        team = replace(MESSAGE, key=replace(CHAT, chat="-2"), author_id="43")
+        notice = replace(
+            team, id="n", author_id="", author="", text="", origin=Origin(purpose="draft", root_id=str(own_number))
+        )
+        await record_answer(journal, notice, Reply(f"Ann asks: {MESSAGE.text}"), "n1")
+        question = replace(team, id="q", text="Who asks?", reply_to="n1")
+        await journal.record_message(question)
+        others = [await database.fetch_value(select(messages.c.number).filter_by(id="n"))]
+        assert await journal.find_forgotten(question, (), others, is_final=False) == ""
+        assert await ChatHistory(database).are_remembered(others)
+        await journal.erase_author(replace(MESSAGE, id="9"))
+        assert await journal.find_forgotten(question, (), others, is_final=False) == "others"
+        assert not await ChatHistory(database).are_remembered(others)
+
     async def test_answers_to_others_lose_the_traces_that_hold_the_words(
         self, journal: Journal, database: Database
     ) -> None:

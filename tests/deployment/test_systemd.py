@@ -14,6 +14,8 @@ import click
 import pytest
 from pydantic import BaseModel, TypeAdapter
 
+from bots.common.connection import TokenRefused, Unreachable
+from bots.discord.connection import GatewayRefused
 from core.errors import ConfigurationError
 from core.settings import RunSettings, Settings
 from core.settings.loader import find_default_files
@@ -186,8 +188,10 @@ def test_stopping_takes_longer_than_the_grace_period(service: configparser.Secti
     assert service["KillMode"] == "mixed"
 
 
-def test_a_wrong_configuration_is_not_tried_again(service: configparser.SectionProxy) -> None:
-    assert service["RestartPreventExitStatus"].split() == [str(ConfigurationError.exit_code)]
+def test_what_a_restart_cannot_mend_is_not_tried_again(service: configparser.SectionProxy) -> None:
+    permanent = {str(error.exit_code) for error in (ConfigurationError, TokenRefused, GatewayRefused)}
+    assert set(service["RestartPreventExitStatus"].split()) == permanent
+    assert str(Unreachable.exit_code) not in permanent
     assert service["Restart"] == "on-failure"
 
 

@@ -19,6 +19,7 @@ from bots.cli.journal import forget
 from bots.daemon.posting import start_post
 from core.errors import MessageDeleted, PlatformError
 from core.settings.messaging import JournalSettings
+from core.storage.drafts import DraftRepository
 from core.storage.lessons import TaughtAnswerRepository
 from core.storage.messages import Journal
 from core.storage.moved_chats import record_move
@@ -94,9 +95,11 @@ async def leave_traces(journal: Journal) -> None:
     await journal.mark_delivery(in_doubt, Reply(SAID), {})
     await journal.mark_posting(in_doubt)
     await journal.fail_uncertain("telegram")
+    own_number = await journal.database.fetch_value(select(messages.c.number).filter_by(id="own"))
     for draft in (replace(own, id="draft"), replace(other, id="other draft")):
         await journal.record_message(draft)
-        await journal.mark_drafted(draft, Reply(f"I think that the key of the launcher is {WORD}."))
+        reply = Reply(f"I think that the key of the launcher is {WORD}.")
+        await journal.mark_drafted(draft, reply, others=[own_number or 0])
     number = await journal.database.fetch_value(select(messages.c.number).filter_by(id="draft"))
     notice = replace(own, id="notice", key=ConversationKey("telegram", "-200"), author_id="kimas", author="", text="")
     notice = replace(notice, origin=Origin(purpose="draft", root_id=str(number)))
@@ -515,6 +518,30 @@ async def test_nothing_is_left_of_what_was_asked_before_a_draft_was_edited(tmp_p
         await bot.deliver(ANN, "How does the launcher start?", id=asked.id, is_edit=True)
         await bot.deliver(ANN, command="forget")
         assert WORD not in str(await bot.journal.database.fetch_all(select(replies)))
+
+
+@pytest.mark.parametrize(("is_follow_up", "is_left"), [(False, True), (True, False)], ids=["of its own", "follow-up"])
+async def test_a_draft_goes_with_whose_messages_it_was_made_from(
+    tmp_path: Path, *, is_follow_up: bool, is_left: bool
+) -> None:
+    """Anybody can say what the sources say, and take it back: no draft for others goes with it."""
+    gate = {"mode": "auto", "drafts_to": "telegram:-200", "wait_s": 0}
+    async with opened(tmp_path, JournalSettings(), gate=gate) as bot:
+        bot.processor.drafts.start_post = start_post
+        key = ConversationKey("telegram", ANN.chat, "topic")
+        said = await bot.deliver(ANN, "It starts by a button [1]? How does the launcher start?", key=key)
+        assert await bot.journal.database.fetch_value(select(messages.c.reply).filter_by(id=said.id))
+        await bot.deliver(Sender(ANN.chat, "1"), "draft", "mode", key=key)
+        asked = await bot.deliver(
+            BOB, "What starts the launcher?", key=key if is_follow_up else replace(key, thread="other")
+        )
+        repository = DraftRepository(bot.journal.database)
+        draft = await repository.find_of(asked)
+        assert draft is not None
+        assert "starts by a button" in draft.reply.text
+        await bot.deliver(ANN, command="forget")
+        left = await repository.find_of(asked)
+        assert (left is not None and left.reply.text == draft.reply.text) == is_left
 
 
 async def test_an_answer_that_a_team_has_replaced_is_in_no_cache(tmp_path: Path) -> None:

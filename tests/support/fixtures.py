@@ -49,6 +49,7 @@ class InMemoryLibrary:
     queries: list[str] = field(default_factory=list)
     document_titles: Mapping[str, Sequence[str]] = field(default_factory=dict)
     is_empty: bool = False
+    empty: Collection[str] = ()
 
     def restricted_to(self, sources: Collection[str]) -> InMemoryLibrary:
         titles = {name: self.document_titles[name] for name in self.document_titles if name in sources}
@@ -109,6 +110,9 @@ class InMemoryLibrary:
 
     def languages(self) -> Mapping[str, Sequence[str]]:
         return {}
+
+    def empty_sources(self) -> Collection[str]:
+        return self.empty
 
     def titles(self) -> Mapping[str, Sequence[str]]:
         return self.document_titles

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from core.errors import PlatformError
+from bots.common.connection import TokenRefused
 from core.ports import Adapter, Delivery, MessageHandler, Sink
 from core.types import ConversationKey, Message
 from tests.support.fixtures import MemorySink
@@ -32,7 +32,7 @@ class Plain(Adapter):
         self.messages: list[Message] = []
 
     async def open(self) -> None:
-        raise PlatformError("the token is refused")
+        raise TokenRefused("the token is refused")
 
     async def listen(self, receive: MessageHandler) -> None:
         for item in self.inbox:

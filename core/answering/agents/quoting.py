@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from core.answering.agents.translation import get_foreign_agents, to_comparable_query
 from core.answering.context import AnswerDependencies, AnswerInputs
+from core.answering.introduction import list_sources
 from core.catalogue import messages_for
 from core.citations.markers import to_citation
 from core.formatting import format_code, format_link, shorten
 from core.language.languages import detect_language, identify_language, language_name
-from core.quoting.extractive import NearPage, extract
+from core.quoting.extractive import Extract, NearPage, extract
 from core.runtime.budget import Budget
 from core.settings import LearnedSource, LiveSource
 from core.types import Citation, Passage
@@ -63,27 +64,35 @@ async def quote_passages(
     note = messages.fallback if failure else messages.extractive
     if is_unread(inputs, deps):
         # That nothing was found would be recorded as a gap of the knowledge.
-        text = messages.not_read_yet.format(sources=", ".join(settings.sources))
+        text = messages.not_read_yet.format(sources=", ".join(list_sources(settings, deps.library)))
         return WrittenAnswer(text, is_extractive=True, failure=NOTHING_READ)
     # The passages may be in another language than the question.
     queries = list(dict.fromkeys((query, await to_comparable_query(query, passages, budget))))
     timeout_s = max(MIN_QUOTE_S, 0.5 * budget.remaining()) / len(queries)
-    found = await extract(queries, passages, deps.library, settings.knowledge.search.min_fit, timeout_s)
+    # The built-in embedding compares no languages, and what a dictionary has translated was searched for.
+    is_compared = settings.knowledge.embedding.provider != "local" or len(queries) > 1
+    language = "" if is_compared or failure else _find_foreign_language(inputs.question.text, deps)
+    foreign_note = messages.foreign_sources.format(language=language_name(language)) if language else ""
+    if language and inputs.question.is_unprompted:
+        # Names and words that both languages have are too little for an answer that nobody asked for.
+        found = Extract()
+    else:
+        found = await extract(queries, passages, deps.library, settings.knowledge.search.min_fit, timeout_s)
     links = tuple(to_citation(found.passages[page.position], number) for number, page in enumerate(found.pages, 1))
     if found.text:
         # Where the quotes miss the point, one of these often has it.
         others = messages.see_also.format(pages=", ".join(map(_format_title, links)))
-        parts = [found.text, others, note] if links else [found.text, note]
-        return WrittenAnswer("\n\n".join(parts), True, links, passages=found.passages)
+        parts = (found.text, others if links else "", note, foreign_note)
+        return WrittenAnswer("\n\n".join(filter(None, parts)), True, links, passages=found.passages)
     if links and not inputs.question.is_unprompted:
         lines = "\n".join(map(_format_page, found.pages, links))
-        text = messages.llm_failed_pages if failure else messages.nearest_pages
-        return WrittenAnswer(text.format(pages=lines), True, links, failure)
+        text = (messages.llm_failed_pages if failure else messages.nearest_pages).format(pages=lines)
+        return WrittenAnswer("\n\n".join(filter(None, (text, foreign_note))), True, links, failure)
     if not passages and "search" in budget.degraded:
-        return WrittenAnswer(messages.search_timed_out, is_extractive=True, failure=failure)
-    if failure:
-        return WrittenAnswer(messages.llm_failed, is_extractive=True, failure=failure)
-    return WrittenAnswer(say_nothing_found(deps, inputs.question.text), is_extractive=True)
+        text = messages.search_timed_out
+    else:
+        text = messages.llm_failed if failure else say_nothing_found(deps, inputs.question.text)
+    return WrittenAnswer(text, is_extractive=True, failure=failure)
 
 
 def _keep_readable(passages: Sequence[Passage], language: str) -> Sequence[Passage]:
@@ -100,11 +109,16 @@ def say_nothing_found(deps: AnswerDependencies, question: str = "") -> str:
     Without a model, a question in another language than the sources had hardly a chance: then the text says so.
     """
     messages = messages_for(deps.prompts.language)
-    sources = ", ".join(deps.settings.sources) or messages.no_sources
-    is_known = any(identify_language(question) in codes for codes in deps.library.languages().values())
-    language, _ = get_foreign_agents(question, deps) if deps.model is None and not is_known else ("", ())
+    sources = ", ".join(list_sources(deps.settings, deps.library)) or messages.no_sources
+    language = _find_foreign_language(question, deps)
     template = messages.no_evidence_foreign if language else messages.no_evidence
     return template.format(sources=sources, language=language_name(language))
+
+
+def _find_foreign_language(question: str, deps: AnswerDependencies) -> str:
+    """Return the language of the sources where the question is in none of theirs, and no model translates; else ""."""
+    is_known = any(identify_language(question) in codes for codes in deps.library.languages().values())
+    return get_foreign_agents(question, deps)[0] if deps.model is None and not is_known else ""
 
 
 def _format_page(page: NearPage, link: Citation) -> str:

@@ -273,7 +273,12 @@ def _format_answer(answer: TaughtAnswer, texts: Messages) -> str:
     """Return an answer in full: nobody can decide about a text that is cut off."""
     text = answer.answer.replace("```", "'''")
     state = {"pending": texts.pending, "approved": texts.approved, "rejected": texts.rejected}[answer.state]
-    return f"**{answer.number}** ({state}) {format_code(answer.teacher)}\n\n```\n{answer.question}\n\n{text}\n```"
+    return f"**{answer.number}** ({state}) {_format_teacher(answer, texts)}\n\n```\n{answer.question}\n\n{text}\n```"
+
+
+def _format_teacher(answer: TaughtAnswer, texts: Messages) -> str:
+    """Return who gave an answer; a network may say of a quotation whose it is, but not their name."""
+    return format_code(answer.teacher) if answer.teacher else texts.somebody
 
 
 def _format_list(answers: Sequence[TaughtAnswer], texts: Messages) -> str:
@@ -283,7 +288,7 @@ def _format_list(answers: Sequence[TaughtAnswer], texts: Messages) -> str:
         texts.pending_answer.format(
             number=answer.number,
             question=format_code(answer.question),
-            teacher=format_code(answer.teacher),
+            teacher=_format_teacher(answer, texts),
             answer=format_code(answer.answer),
         )
         for answer in answers[:MAX_LISTED]

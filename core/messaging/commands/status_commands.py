@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Mapping
 
-from core.answering.introduction import describe_agents, suggest_questions
+from core.answering.introduction import describe_agents, list_agents, suggest_questions
 from core.catalogue import Messages
 from core.formatting import format_age, format_code, format_cost, format_duration, format_until, today
 from core.messaging.commands.context import DEFAULT_DAYS, CommandContext, CommandRequest, format_source_hits
@@ -129,8 +129,8 @@ async def show_help(context: CommandContext, request: CommandRequest) -> str:
             )
         return ""
     if request.message.origin.purpose != "welcome":
-        return help_text(settings, request.role, texts, spell)
-    sources = describe_agents(settings.retrieval_agents(), texts)
+        return help_text(settings, request.role, texts, spell, context.library)
+    sources = describe_agents(list_agents(settings, context.library), texts)
     how_to_ask = texts.help_how_to_ask.format(ask=spell("ask"))
     paragraphs = [texts.greeting.format(name=settings.name, sources=sources), how_to_ask]
     if setting := adapter.privacy_setting if adapter else "":

@@ -10,13 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from core.answering.introduction import describe_agents
+from core.answering.introduction import describe_agents, list_agents
 from core.catalogue import ENGLISH, Messages
 from core.catalogue.command_spelling import Spell, spell_with_slash
 from core.errors import UsageError
 from core.formatting import NO_LIMIT
 from core.language.questions import ends_with_question_mark
 from core.language.spelling import MAX_WORD_LETTERS, iter_near_words
+from core.ports import Library
 from core.settings import Settings
 from core.settings.limits import DAILY_LIMITS
 from core.types import ASK_COMMANDS
@@ -298,22 +299,27 @@ def looks_like_arguments(command: Command, text: str) -> bool:
     return len(words) <= max_words and not ends_with_question_mark(text)
 
 
+def list_commands(settings: Settings) -> tuple[Command, ...]:
+    """Return the commands that people are told of: those about drafts only where a team gets any."""
+    has_drafts = bool(settings.gate.drafts_to) or any(chat.drafts_to for chat in settings.chats.values())
+    return tuple(command for command in COMMANDS if has_drafts or command.name not in DRAFT_COMMANDS)
+
+
 def help_text(
     settings: Settings,
     role: UserRole = "everyone",
     texts: Messages = ENGLISH,
     spell: Spell = spell_with_slash,
+    library: Library | None = None,
 ) -> str:
     """Return the Markdown that `/help` and `/start` show to people of a role; `spell` says how a command is given."""
-    has_drafts = bool(settings.gate.drafts_to) or any(chat.drafts_to for chat in settings.chats.values())
-    hidden = ("start",) if has_drafts else ("start", *DRAFT_COMMANDS)
     commands = "\n".join(
         f"- {spell(command.get_usage(role).removeprefix('/'))}: {texts.command_summaries[command.name]}"
-        for command in COMMANDS
-        if command.name not in hidden and has_role(role, command.required_role)
+        for command in list_commands(settings)
+        if command.name != "start" and has_role(role, command.required_role)
     )
     intro = texts.help_intro.format(name=settings.name)
-    agents = describe_agents(settings.retrieval_agents(), texts)
+    agents = describe_agents(list_agents(settings, library), texts)
     how_to_ask = texts.help_how_to_ask.format(ask=spell("ask"))
     paragraphs = (intro, agents, how_to_ask, texts.help_commands, commands)
     return "\n\n".join(paragraphs)

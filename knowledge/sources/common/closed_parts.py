@@ -11,7 +11,7 @@ from pathlib import Path
 from core.errors import SourceError
 from core.settings import FeedSource, GithubSource, GitlabSource, GitSource, SourceSettings, WebsiteSource
 from core.settings.audience import Audiences
-from core.settings.places import find_address, find_place
+from core.settings.places import find_address, find_place, find_within
 from core.settings.sources import DocumentSource, FilteredSource
 from knowledge.ports import StoredDocument
 from knowledge.sources.common.documents import TAKEN_MARK, PathGlobs
@@ -44,12 +44,16 @@ def find_closed_parts(name: str, sources: Mapping[str, SourceSettings], audience
 def describe_closed_parts(name: str, sources: Mapping[str, SourceSettings], audiences: Audiences) -> str:
     """Return a hash of what others read of a source's place for fewer people, and what this one takes; "" for nothing.
 
+    What is private of the files in its place is for nobody.
+
     With another hash, what was read before may be for others: a page that shows a file, an item that has a label.
     """
     source = sources[name]
     others = [sources[other] for other in _list_closed(name, sources, audiences)]
     parts: list[object] = [asdict(part) for each in others if (part := _find_part(source, each))]
     parts += [each.model_dump(mode="json", include=_FORGE_FILTERS) for each in others if _shares_project(source, each)]
+    if isinstance(source, DocumentSource):
+        parts += find_within(find_place(source), audiences.private_files)
     if not parts:
         return ""
     filters = source.model_dump(mode="json", include={"include", "exclude", *_FORGE_FILTERS})

@@ -226,7 +226,7 @@ class PathFilter:
         uses_defaults = not settings.include
         named = {part for pattern in settings.include for part in pattern.split("/")}
         menus = tuple(menu for menu in _MENUS if menu not in named)
-        own = (*_OWN, *(f"/{_escape(path)}{suffix}" for path in private_paths for suffix in _COPY_SUFFIXES))
+        own = _OWN + _list_private_globs(private_paths)
         generated = _INSTALLED + menus + own + (_GENERATED if uses_defaults else ())
         self._generated = _compile_globs(name, "exclude", generated)
         names_hidden = any(part.startswith(".") for part in named)
@@ -291,6 +291,16 @@ class PathFilter:
         A suffix that an include glob names (`*.foo`) is read as plain text.
         """
         return detect_kind(path) or ("text" if _suffix(_base_name(path)) in self._included_suffixes else "")
+
+
+def make_private_check(name: str, private_paths: Collection[str]) -> Callable[[str], bool]:
+    """Return whether a path of a source is one of these, or of a copy beside one; all are below "."."""
+    globs = _compile_globs(name, "exclude", _list_private_globs(private_paths))
+    return lambda path: "." in private_paths or globs.match_file(path)
+
+
+def _list_private_globs(private_paths: Collection[str]) -> tuple[str, ...]:
+    return tuple(f"/{_escape(path)}{suffix}" for path in private_paths for suffix in _COPY_SUFFIXES)
 
 
 class DocumentBudget:

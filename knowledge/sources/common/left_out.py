@@ -1,4 +1,4 @@
-"""Which documents of a source its globs leave out now: another configuration may have read them."""
+"""Which documents of a source are none now: another configuration may have read them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from core.formatting import strip_source_prefix
 from core.observability.logs import get_logger
 from core.settings import GitSource, SourceSettings, WebsiteSource
 from core.settings.sources import FilteredSource
-from knowledge.sources.common.documents import AddressGlobs, PathGlobs
+from knowledge.sources.common.documents import AddressGlobs, PathGlobs, make_private_check
 
 _log = get_logger(__name__)
 
@@ -31,6 +31,14 @@ def find_left_out(name: str, source: SourceSettings, paths: Iterable[str]) -> Co
         _log.error("source.failed", source=name, error=strip_source_prefix(name, str(error)))
         return frozenset(paths)
     return frozenset(path for path in paths if not globs.matches(_find_place(source, path)))
+
+
+def find_private(
+    name: str, source: SourceSettings, private_paths: Collection[str], paths: Iterable[str]
+) -> Collection[str]:
+    """Return those of a source's documents that are private, or copies beside one that is."""
+    is_private = make_private_check(name, private_paths)
+    return frozenset(path for path in paths if is_private(_find_place(source, path)))
 
 
 def _find_place(source: SourceSettings, path: str) -> str:

@@ -74,7 +74,9 @@ async def test_a_source_is_named_once(tmp_path: Path) -> None:
     assert finding.text.startswith(f"file://{tmp_path}/code cannot be reached")
 
 
-async def test_everything_in_order(tmp_path: Path, repository: Path) -> None:
+async def test_everything_in_order(tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # What is learned of files is worth keeping once they have not changed for a while.
+    monkeypatch.setattr("knowledge.sources.common.file_facts._MAX_TICK_NS", 0)
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "a.md").write_text("# A\n", "utf-8")
     (tmp_path / "faq.csv").write_text("question,answer\nWhen?,Now.\n", "utf-8")
@@ -318,11 +320,7 @@ async def test_a_missing_git_command(tmp_path: Path, repository: Path, monkeypat
     assert (await find_finding(configuration, "sources.a")).level == "error"
 
 
-async def test_a_data_directory_that_cannot_be(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    # What was learned of a new file is saved, as of an old one.
-    monkeypatch.setattr("knowledge.sources.common.file_facts._MAX_TICK_NS", 0)
+async def test_a_data_directory_that_cannot_be(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "file").write_text("", "utf-8")
     (tmp_path / "a.md").write_text("# A\n", "utf-8")
     sources = {"docs": {"kind": "files", "path": tmp_path}}

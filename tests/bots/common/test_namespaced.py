@@ -18,6 +18,7 @@ import pytest
 
 from bots.cli.check import check
 from bots.cli.probes import make_probes
+from bots.common.connection import EXIT_REFUSED
 from bots.common.dry_run import DryRunAdapter
 from bots.common.namespaced import NamespacedAdapter
 from bots.daemon.adapters import find_port_conflicts, find_token_conflicts, make_adapters
@@ -550,8 +551,9 @@ class TestNamed:
         assert plain_adapter.messages[0].origin.mentioned_users == ("bob",)
 
     async def test_a_failure_says_which_bot(self) -> None:
-        with pytest.raises(PlatformError, match=r"bots\.two: the token is refused"):
+        with pytest.raises(PlatformError, match=r"bots\.two: the token is refused") as error_info:
             await NamespacedAdapter("two", Plain("telegram")).open()
+        assert error_info.value.exit_code == EXIT_REFUSED
 
 
 class TestLeftover:

@@ -153,7 +153,7 @@ async def test_a_platform_that_fails_for_good_ends_the_daemon_after_the_answers(
         telegram.say(GROUP, "nice weather today")
         with pytest.raises(PlatformError) as error_info:
             await asyncio.wait_for(daemon_task, SOON_S)
-    assert error_info.value.exit_code == 69
+    assert error_info.value.exit_code == 77
     assert "nobody is logged out" in telegram.messages(GROUP)[-1].text
 
 

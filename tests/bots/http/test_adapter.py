@@ -9,13 +9,16 @@ from typing import Any
 
 import aiohttp
 import pytest
+from sqlalchemy import select
 
+from bots.common.connection import EXIT_REFUSED
 from bots.daemon.adapters import make_adapters
 from bots.daemon.bootstrap import make_live_settings
 from bots.http.adapter import HttpAdapter
 from core.errors import PlatformError
 from core.ports import Sink
 from core.storage.messages import Journal
+from core.storage.tables import messages
 from core.types import Question, Reply
 from tests.support.fixtures import settings
 from tests.support.http_helpers import echo, event, http_settings, open_harness
@@ -216,6 +219,10 @@ async def test_an_edit_counts_before_the_answer_begins(tmp_path: Path) -> None:
         edit_received.set()
         await harness.wait_until_finished()
         assert [message["text"] for message in harness.peer.of("final")] == ["0: How? [1]", "2: What? [1]"]
+        assert await harness.send(event("4", kind="edit", changes="2", text="/help")) == [202]
+        query = select(messages.c.id, messages.c.state, messages.c.text).where(messages.c.reason.contains("new text"))
+        rows = await harness.journal.database.fetch_all(query)
+        assert [tuple(row) for row in rows] == [("3", "silent", ""), ("4", "silent", "")]
 
 
 async def test_a_deleted_question_gets_no_answer(tmp_path: Path) -> None:
@@ -277,6 +284,7 @@ async def test_a_missing_or_weak_secret_is_told_without_the_secret(tmp_path: Pat
         (tmp_path / "secret").write_text("hunter2")
         with pytest.raises(PlatformError, match="too short") as error_info:
             await HttpAdapter(weak).open()
+        assert error_info.value.exit_code == EXIT_REFUSED
         assert "hunter2" not in str(error_info.value)
         (tmp_path / "secret").unlink()
         with pytest.raises(PlatformError, match=r"http\.secret cannot be read"):

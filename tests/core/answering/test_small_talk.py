@@ -131,6 +131,23 @@ async def test_what_the_sources_know_is_told(text: str) -> None:
     assert f"- **guide**: {KNOWLEDGE}" in help_text(named_settings())
 
 
+async def test_lessons_are_named_once_there_is_one() -> None:
+    sources = {"docs": {"kind": "files", "path": "docs"}, "lessons": {"kind": "learned"}}
+    for agents in ({}, {"guide": {"sources": ["docs", "lessons"]}, "lessons": {"sources": ["lessons"]}}):
+        configuration = settings(sources=sources, agents=agents)
+        for empty in ({"lessons"}, {"docs", "lessons"}, {"docs"}):
+            library = InMemoryLibrary((), empty=empty)
+            is_named = "lessons" not in empty
+            for text in ("hello", "help", "Who won the chess olympiad?"):
+                assert ("lessons" in (await ask(text, None, configuration, library)).text) == is_named
+            assert ("lessons" in help_text(configuration, library=library)) == is_named
+            unread = InMemoryLibrary((), is_empty=True, empty=empty)
+            assert ("lessons" in (await ask("How do I install it?", None, configuration, unread)).text) == is_named
+    alone = settings(sources={"lessons": {"kind": "learned"}}, agents={})
+    reply = await ask("hello", None, alone, InMemoryLibrary((), empty={"lessons"}))
+    assert "- **lessons**" in reply.text
+
+
 @pytest.mark.parametrize("text", QUESTIONS)
 def test_more_than_a_courtesy_is_a_question(text: str) -> None:
     assert find_courtesy(text) is None
@@ -211,4 +228,4 @@ def test_a_short_question_in_latin_script_is_not_answered_in_chinese(text: str) 
 )
 def test_what_it_can_do_says_how_to_ask_on_that_platform(platform: str, expected: str) -> None:
     question = Question("What can you do?", key=ConversationKey(platform, "1"))
-    assert expected in courtesy_reply(question, settings(), ENGLISH)
+    assert expected in courtesy_reply(question, settings(), InMemoryLibrary(), ENGLISH)

@@ -277,10 +277,13 @@ async def test_new_knowledge_is_seen_after_a_reload(
     assert library.is_empty
     await library.load()
     assert library.is_empty
+    assert {"fruit", "tools"} <= set(library.empty_sources())
     assert await names(library, "sweet fruit") == await names(library, "安装") == []
     await read_and_fill(DictSource("fruit", dict(FRUIT)), store, embedder, SyncOptions(200))
     await library.reload()
     assert not library.is_empty
+    assert "fruit" not in library.empty_sources()
+    assert set(library.restricted_to(["tools"]).empty_sources()) == {"tools"}
     assert await names(library, "sweet fruit") == ["cook"]
     await read_and_fill(DictSource("fruit", {}), store, embedder, SyncOptions(200))
     await library.reload()

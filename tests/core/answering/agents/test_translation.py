@@ -334,3 +334,33 @@ def test_the_dictionary_has_the_terms_of_a_chinese_text(text: str, terms: str, c
 def test_a_name_is_claimed_once() -> None:
     budget = Budget(settings().budget)
     assert [budget.claim("a"), budget.claim("a"), budget.claim("b")] == [True, False, True]
+
+
+GERMAN = "Wie ist der Befehl pip install kimas zu verstehen, und was ist das virtual environment?"
+
+
+@pytest.mark.parametrize(
+    ("text", "codes", "provider", "is_told"),
+    [
+        (GERMAN, ("en",), "local", True),
+        (GERMAN, ("en", "de"), "local", False),
+        (GERMAN, (), "local", False),
+        (GERMAN, ("en",), "multilingual", False),
+        ("How do I install the package with pip in a virtual environment?", ("en",), "local", False),
+        ("How do I install the package with pip in a virtual environment?", ("de",), "local", True),
+        ("Does pip honour the proxy of the mirror?", ("de",), "local", True),
+    ],
+)
+async def test_without_a_model_it_is_told_that_the_sources_are_in_another_language(
+    text: str, codes: tuple[str, ...], provider: str, is_told: bool
+) -> None:
+    """Quotes and pages may miss the point then; who asks nothing gets none of them."""
+    configuration = settings(knowledge={"embedding": {"provider": provider}})
+    for is_unprompted in (False, True):
+        question = Question(text, is_unprompted=is_unprompted)
+        reply = await answer(question, MemorySink(), parts(ForeignLibrary(codes=codes), configuration=configuration))
+        if is_told and is_unprompted:
+            assert (reply.citations, reply.nearest_pages, reply.shortfall) == ((), (), "nothing_found")
+        else:
+            assert reply.citations or reply.nearest_pages or is_unprompted
+            assert ("could translate your question: this may" in reply.text) == is_told

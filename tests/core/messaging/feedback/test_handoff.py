@@ -365,6 +365,17 @@ async def test_review_by_commands_needs_the_right_and_is_audited(journal: Journa
     assert "`number` is missing" in adapter.sinks["o5"].failures[0]
 
 
+async def test_who_has_no_name_is_somebody_in_a_review(journal: Journal) -> None:
+    """A network may say whose words somebody quotes, but not what they are called."""
+    message = replace(MESSAGE, id="l1", author="", author_id="7")
+    await TaughtAnswerRepository(journal.database).submit(message, "42", "Who?", "Me.", (), words_of=())
+    boss = replace(MESSAGE, command="faq", author_id="9", author="Boss")
+    orders = (replace(boss, id="1", text=""), replace(boss, id="2", text="list 1"))
+    adapter = await deliver(journal, *orders, administration={"owners": ["test:9"]})
+    assert "`Who?`, by somebody: `Me.`" in adapter.get_reply("1")
+    assert "(pending) somebody" in adapter.get_reply("2")
+
+
 @pytest.mark.parametrize("order", ["approve 1", "reject 1", "edit 1 A better one."])
 async def test_a_decision_is_read_at_once_by_the_sources_of_taught_answers_alone(journal: Journal, order: str) -> None:
     await submit_answers(journal)
