@@ -136,32 +136,40 @@ class _Lines:
         self.lines.append(line)
 
 
-def split_notes(lines: Sequence[Line]) -> tuple[list[Line], list[Line]]:
-    """Return the text of a page without the marks of its footnotes, and these notes.
+def split_notes(lines: Sequence[Line]) -> tuple[list[Line], list[tuple[int, list[Line]]]]:
+    """Return the text of a page without the marks of its footnotes, and these notes, each with the line of its mark.
 
     A note begins with a number that the page has as a mark, which is raised again or smaller than most of the page.
     """
-    size = _find_size(lines)
-    marks = {mark.strip().translate(_FROM_RAISED) for line in lines for mark in _NOTE_MARK.findall(line.text)}
+    size = _find_size([line for line in lines if not line.is_code] or lines)
+    marks = {mark for line in lines for mark in _find_marks(line)}
     texts: list[Line] = []
-    notes: list[Line] = []
-    numbers: set[str] = set()
-    is_note = False
+    notes: dict[str, list[Line]] = {}
+    number = ""
+    note_size = 0.0
     for line in lines:
         start = _NOTE_START.match(line.text)
-        number = start[0].translate(_FROM_RAISED) if start else ""
+        mark = start[0].translate(_FROM_RAISED) if start else ""
         is_small = line.size < size * (1 - MAX_SIZE_DIFFERENCE)
-        if start and number in marks and (is_small or number != start[0]):
-            numbers.add(number)
-            line.text = f"{number} {line.text[start.end() :].lstrip()}"
-            is_note = True
-        is_note = is_note and (line.size <= size or is_small)
-        (notes if is_note else texts).append(line)
-    for line in texts:
+        if start and mark in marks.difference(notes) and (is_small or mark != start[0]):
+            line.text = f"{mark} {line.text[start.end() :].lstrip()}"
+            number = mark
+            note_size = line.size
+        elif line.size > note_size * (1 + MAX_SIZE_DIFFERENCE):
+            number = ""
+        (notes.setdefault(number, []) if number else texts).append(line)
+    places: dict[str, int] = {}
+    for place, line in enumerate(texts):
+        for mark in _find_marks(line):
+            places.setdefault(mark, place)
         line.text = _NOTE_MARK.sub(
-            lambda mark: "" if mark[0].strip().translate(_FROM_RAISED) in numbers else mark[0], line.text
+            lambda mark: "" if mark[0].strip().translate(_FROM_RAISED) in notes else mark[0], line.text
         )
-    return texts, notes
+    return texts, [(places.get(mark, len(texts) - 1), note) for mark, note in notes.items()]
+
+
+def _find_marks(line: Line) -> list[str]:
+    return [mark.strip().translate(_FROM_RAISED) for mark in _NOTE_MARK.findall(line.text)]
 
 
 def make_paragraphs(lines: Sequence[Line]) -> list[Paragraph]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from knowledge.formats.page_layout import Line
 from knowledge.formats.page_paragraphs import Paragraph, join_pages, make_paragraphs, split_notes
@@ -86,11 +87,20 @@ def make_sections(pages: Sequence[list[Line]], bookmarks: Mapping[int, Sequence[
         for index, (_, start, level, title) in enumerate(headings):
             end = headings[index + 1][0] if index + 1 < len(headings) else len(lines)
             sections.append(Section(title, level, page, _make_paragraphs(lines[start:end], page)))
-        if sections and notes:
-            sections[-1].notes += _make_paragraphs(notes, page)
+        if sections:
+            _add_notes(sections, [first for first, *_ in headings], notes, page)
         # Above notes, a page ends earlier.
         foot = lines[-1].bottom if lines and notes else floor
     return sections
+
+
+def _add_notes(
+    sections: Sequence[Section], starts: Sequence[int], notes: Iterable[tuple[int, list[Line]]], page: int
+) -> None:
+    """Add notes to the section of their marks: the last ones start on the page, the one before them goes on there."""
+    for number, group in groupby(notes, lambda note: bisect_right(starts, note[0])):
+        section = sections[max(0, len(sections) - 1 - len(starts) + number)]
+        section.notes += _make_paragraphs([line for _, lines in group for line in lines], page)
 
 
 def _make_paragraphs(lines: Sequence[Line], page: int) -> list[Paragraph]:

@@ -77,6 +77,24 @@ def test_notes_follow_the_text_of_their_section() -> None:
     assert text == "The broker keeps messages\n\nIt stops.\n\nIt waits.\n\n1 See the manual."
 
 
+def test_notes_stand_below_the_section_of_their_mark() -> None:
+    first = [(50, 700, 10, "The broker keeps messages"), (176.5, 704, 6, "1"), *set_lines("Stop", "Now.", top=600)]
+    notes = [(50.0, 100.0, 8.0, "1 See the manual."), (50.0, 90.0, 8.0, "It has a page"), (50.0, 80.0, 8.0, "1 more.")]
+    pages = draw_pdf([START, *first, *notes], set_lines("It waits."))
+    text, _ = read_pages(add_bookmarks(pages, [(1, 0, "Start"), (1, 0, "Stop")]))
+    below, _, after = text.partition("\n\n# Stop\n\n")
+    assert below.split("\n\n", 2)[1:] == ["The broker keeps messages", "1 See the manual.  \nIt has a page  \n1 more."]
+    assert after == "Now.\n\nIt waits."
+
+
+def test_a_note_ends_above_larger_text_also_on_a_page_of_small_code() -> None:
+    code = set_lines(*(f"`start({number})" for number in range(9)), top=560, size=7)
+    first = [(50, 700, 10, "The broker keeps messages"), (176.5, 704, 6, "1"), *code]
+    notes = [(50.0, 100.0, 8.0, "1 See the manual"), (50.0, 90.0, 8.0, "of the broker."), (50, 60, 10, "It stops.")]
+    text, _ = read_section([*first, *notes])
+    assert text.endswith("It stops.\n\n1 See the manual  \nof the broker.")
+
+
 LINES = ("The broker keeps every message on the disk until each", "of its readers has taken it, which needs space.")
 
 

@@ -51,6 +51,22 @@ def test_heads_of_left_and_right_pages_are_left_out() -> None:
     assert read_pages(*pages) == [f"Text {name}." for name in "abcdef"]
 
 
+def test_what_stands_where_other_pages_have_their_heads_is_one() -> None:
+    heads = ["Running"] * 3 + ["Keeping"] * 3 + ["Stopping"]
+    pages = [f"{head}\nText {name}.\nMore {name}." for head, name in zip(heads, "abcdefg", strict=True)]
+    assert read_pages(*pages) == [f"Text {name}.\nMore {name}." for name in "abcdefg"]
+
+
+@pytest.mark.parametrize(("end", "steps"), [("Stop it.", 9), ("|===", 0)])
+def test_what_stands_at_other_heights_or_has_no_letters_is_no_head(end: str, steps: int) -> None:
+    others = [[(50.0, 700.0, 12.0, f"Text {name}.")] for name in "abcdefghijklmn"]
+    pages: list[list[Drawing]] = [
+        [(50, 700, 12, f"Text {name}."), (50, 600 - steps * number, 12, end)] for number, name in enumerate("xyz")
+    ]
+    texts = read_drawings(*pages, *others)
+    assert [text.replace("\\", "").split("\n\n") for text in texts[:3]] == [[f"Text {name}.", end] for name in "xyz"]
+
+
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
