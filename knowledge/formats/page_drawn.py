@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
-from knowledge.formats.page_layout import Glyph
+from knowledge.formats.page_segments import Glyph
 from knowledge.formats.page_tables import Box
 
 # By how far they stand in: each is that of a list of its own.

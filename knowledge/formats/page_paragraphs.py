@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from textwrap import indent
 
-from knowledge.formats.page_layout import (
+from knowledge.formats.page_segments import (
     HYPHENS,
     MAX_CODE_WIDTH,
     MAX_LEADING,

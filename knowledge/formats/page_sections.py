@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from knowledge.formats.page_layout import Line
 from knowledge.formats.page_paragraphs import Paragraph, join_pages, make_paragraphs, split_notes
+from knowledge.formats.page_segments import Line
 
 Bookmark = tuple[int, str]
 _SECTION = re.compile(r"\d{1,3}(?:\.\d{1,3}){0,5}\.?\s")

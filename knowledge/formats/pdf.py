@@ -16,9 +16,10 @@ from core.markup.document import Block
 from core.markup.writer import MAX_HEADING_LEVEL, write_markdown
 from knowledge.formats.inline import escape, make_code
 from knowledge.formats.page_drawn import add_drawn
-from knowledge.formats.page_layout import Glyph, Line, make_lines, mark_code, mark_framed
+from knowledge.formats.page_layout import make_lines, mark_code, mark_framed
 from knowledge.formats.page_paragraphs import Paragraph
 from knowledge.formats.page_sections import Bookmark, Section, find_headings, make_sections
+from knowledge.formats.page_segments import Glyph, Line
 from knowledge.formats.page_tables import Box, find_frames, find_grids
 from knowledge.parsing.limits import FormatError, ParseLimits, map_parser_errors
 
