@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain, groupby, pairwise
 from statistics import median_low
 
+from knowledge.formats.page_columns import untangle
 from knowledge.formats.page_order import is_mark, order
 from knowledge.formats.page_segments import HYPHENS, MIN_CELL_GAP, MIN_RAISED, MIN_SPACE, Glyph, Line, Segment
 from knowledge.formats.page_tables import Box, Cell, Grid
@@ -25,7 +26,7 @@ def make_lines(segments: Iterable[Sequence[Glyph]], grids: Sequence[Grid] = ()) 
 
     A table, which stands in the cells of a grid, is one of them.
     """
-    segments = [glyphs for glyphs in segments if not all(glyph[0].isspace() for glyph in glyphs)]
+    segments = untangle([glyphs for glyphs in segments if not all(glyph[0].isspace() for glyph in glyphs)])
     cells: dict[int, dict[Cell, list[list[Glyph]]]] = defaultdict(lambda: defaultdict(list))
     if grids:
         for place, run in chain.from_iterable(_split_cells(glyphs, dict(enumerate(grids))) for glyphs in segments):
