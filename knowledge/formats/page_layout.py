@@ -21,10 +21,12 @@ MAX_CELL_CODE = 2
 MIN_LINE_NUMBERS = 3
 
 
-def make_lines(segments: Iterable[Sequence[Glyph]], grids: Sequence[Grid] = ()) -> list[Line]:
+def make_lines(
+    segments: Iterable[Sequence[Glyph]], grids: Sequence[Grid] = (), frames: Sequence[Box] = ()
+) -> list[Line]:
     """Return the lines of a page, in the order of its text; raised digits stand in segments of their own, or not.
 
-    A table, which stands in the cells of a grid, is one of them.
+    A table, which stands in the cells of a grid, is one of them. What stands in a frame stays together.
     """
     segments = untangle([glyphs for glyphs in segments if not all(glyph[0].isspace() for glyph in glyphs)])
     cells: dict[int, dict[Cell, list[list[Glyph]]]] = defaultdict(lambda: defaultdict(list))
@@ -40,7 +42,7 @@ def make_lines(segments: Iterable[Sequence[Glyph]], grids: Sequence[Grid] = ()) 
             parts.append(Segment(run))
         elif place[0] in tables:
             parts.append(tables.pop(place[0]))
-    return list(_read_segments(_join_segments(order(_join_segments(parts)))))
+    return list(_read_segments(_join_segments(order(_join_segments(parts), frames))))
 
 
 def mark_framed(lines: Sequence[Line], frames: Sequence[Box]) -> None:

@@ -107,8 +107,9 @@ def _read_lines(document: Any, number: int, limits: ParseLimits) -> list[Line]:
     with closing(page), closing(page.get_textpage()) as text_page:
         turn = _TURNS[page.get_rotation()]
         paths = list(_iter_paths(page, turn))
-        lines = make_lines(add_drawn(_iter_segments(text_page, turn), paths), find_grids(paths))
-    mark_framed(lines, find_frames(paths))
+        frames = find_frames(paths)
+        lines = make_lines(add_drawn(_iter_segments(text_page, turn), paths), find_grids(paths), frames)
+    mark_framed(lines, frames)
     limits.consume("\n".join(line.text for line in lines))
     return lines
 

@@ -68,6 +68,26 @@ def test_what_stands_upon_a_text_or_far_from_it_is_not_put_into_it() -> None:
     assert words == "The end of it is here. It stops. row"
 
 
+BOX = (40.0, 650.0, 500.0, 70.0)
+
+
+@pytest.mark.parametrize("has_late_code", [True, False])
+def test_the_label_in_the_corner_of_a_box_stands_above_its_code(has_late_code: bool) -> None:
+    code: list[Drawing] = [(50, 700, 10, "`run(broker)"), (50, 688, 10, "`stop(broker)")]
+    label: Drawing = (510, 707, 6, "Python")
+    texts: list[Drawing] = [(40, 740, 10, "Run it so:"), (40, 600, 10, "It stops then.")]
+    drawings = [*texts, *code, label] if has_late_code else [*code, *texts, label]
+    text = read_pdf(draw_pdf(drawings, areas=[BOX]))
+    assert text.split("\n\n")[1:] == ["Run it so:", "Python", "```\nrun(broker)\nstop(broker)\n```", "It stops then."]
+
+
+def test_what_was_drawn_apart_from_the_others_in_its_box_stands_among_them() -> None:
+    texts: list[Drawing] = [(40, 740, 10, "Run it so:"), (50, 700, 10, "run.py"), (50, 660, 10, "It runs.")]
+    assert read_words((400, 700, 10, "raw"), *texts, (40, 600, 10, "It stops.")).startswith("raw Run it so: run.py")
+    text = read_pdf(draw_pdf([(400, 700, 10, "raw"), *texts], areas=[BOX]))
+    assert text.split("\n\n")[1:] == ["Run it so:", "run.py", "raw", "It runs."]
+
+
 def test_many_texts_at_one_place_take_bounded_time() -> None:
     segments = [[("a", 50.0 + 2 * place, 700.0, 51.0 + 2 * place, 710.0) for place in range(200)]] * 999
     start = time.process_time()
