@@ -46,6 +46,7 @@ MIN_ROWS = 3
 MAX_END_CHARS = 20
 # Of the usual distance of two lines: beyond it, a paragraph ends.
 MAX_LINE_DISTANCE = 1.3
+USUAL_LEADING = MAX_LEADING / MAX_LINE_DISTANCE
 # The same between two lines of code, which has blank lines.
 MAX_CODE_DISTANCE = 3.4
 # So many other lines end where a column does, at least.
@@ -91,7 +92,7 @@ class _Lines:
     lines: list[Line] = field(default_factory=list)
     item: Line | None = None
 
-    def takes(self, line: Line, leading: float) -> bool:
+    def takes(self, line: Line, leading: float, code_leading: float) -> bool:
         last = self.lines[-1]
         if last.cells or line.cells:
             return False
@@ -105,8 +106,8 @@ class _Lines:
             return False
         if not is_alike and (self.is_code or line.is_code or last.right <= line.left or line.right <= last.left):
             return False
-        max_distance = MAX_CODE_DISTANCE if is_alike else MAX_LINE_DISTANCE
-        return 0 < last.bottom - line.bottom <= max_distance * leading * max(last.size, line.size)
+        max_distance = MAX_CODE_DISTANCE * code_leading if is_alike else MAX_LINE_DISTANCE * leading
+        return 0 < last.bottom - line.bottom <= max_distance * max(last.size, line.size)
 
     @property
     def has_one_width(self) -> bool:
@@ -172,13 +173,16 @@ def _find_marks(line: Line) -> list[str]:
     return [mark.strip().translate(_FROM_RAISED) for mark in _NOTE_MARK.findall(line.text)]
 
 
-def make_paragraphs(lines: Sequence[Line]) -> list[Paragraph]:
-    """Return the paragraphs of lines: those that are full go on in the next line, the others end in a line break."""
-    leading = _find_leading(lines)
+def make_paragraphs(lines: Sequence[Line], usual_leading: float = USUAL_LEADING) -> list[Paragraph]:
+    """Return the paragraphs of lines: those that are full go on in the next line, the others end in a line break.
+
+    `usual_leading` is that of the document.
+    """
+    leading = find_leading(lines, usual_leading)
     code_leading = _find_leading([line for line in lines if line.is_code])
     blocks: list[_Lines] = []
     for line in lines:
-        if not blocks or not blocks[-1].takes(line, leading):
+        if not blocks or not blocks[-1].takes(line, leading, code_leading):
             blocks.append(_Lines(line.pitch))
         blocks[-1].add(line)
     columns = _find_columns([block.lines for block in blocks if not block.is_code])
@@ -264,14 +268,31 @@ def _find_size(lines: Iterable[Line]) -> float:
     return sizes.most_common(1)[0][0] if sizes else 0.0
 
 
+def find_leading(lines: Sequence[Line], usual: float = USUAL_LEADING) -> float:
+    """Return the distance of two lines of a sentence as a share of their size; the usual one if there are none."""
+    pairs = [
+        (line, following)
+        for line, following in pairwise(lines)
+        if abs(line.left - following.left) < NEAR
+        and not (line.is_code or following.is_code or line.cells or following.cells)
+        and (following.text[:1].islower() or not following.text[:1].isascii())
+        and not _LIST_MARK.match(following.text)
+    ]
+    return _find_distance(pairs, usual)
+
+
 def _find_leading(lines: Sequence[Line]) -> float:
     """Return the usual distance of two lines as a share of their size."""
+    return _find_distance(pairwise(lines), USUAL_LEADING)
+
+
+def _find_distance(pairs: Iterable[tuple[Line, Line]], usual: float) -> float:
     distances = Counter(
         max(MIN_LEADING, round((line.bottom - following.bottom) / line.size, 1))
-        for line, following in pairwise(lines)
+        for line, following in pairs
         if line.size and 0 < line.bottom - following.bottom < MAX_LEADING * line.size
     )
-    return distances.most_common(1)[0][0] if distances else MAX_LEADING / MAX_LINE_DISTANCE
+    return distances.most_common(1)[0][0] if distances else usual
 
 
 def _write_code(lines: Sequence[Line], leading: float) -> Paragraph:

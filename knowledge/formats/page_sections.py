@@ -9,7 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from knowledge.formats.page_paragraphs import Paragraph, join_pages, make_paragraphs, split_notes
+from knowledge.formats.page_paragraphs import (
+    USUAL_LEADING,
+    Paragraph,
+    find_leading,
+    join_pages,
+    make_paragraphs,
+    split_notes,
+)
 from knowledge.formats.page_segments import Line
 
 Bookmark = tuple[int, str]
@@ -72,11 +79,12 @@ def make_sections(pages: Sequence[list[Line]], bookmarks: Mapping[int, Sequence[
     What stands above the first bookmark has no title.
     """
     sections: list[Section] = []
+    leading = find_leading([line for page in pages for line in page])
     foot = floor = min((line.bottom for page in pages for line in page), default=0.0)
     for page, lines_and_notes in enumerate(pages, 1):
         lines, notes = split_notes(lines_and_notes)
         headings = _place_bookmarks([line.text for line in lines], bookmarks.get(page - 1, ()))
-        first = _make_paragraphs(lines[: headings[0][0] if headings else len(lines)], page)
+        first = _make_paragraphs(lines[: headings[0][0] if headings else len(lines)], page, leading)
         if first and sections and (before := sections[-1].paragraphs):
             # What goes on belongs to where it began.
             first = first[join_pages(before[-1], first[0], foot) :]
@@ -86,7 +94,7 @@ def make_sections(pages: Sequence[list[Line]], bookmarks: Mapping[int, Sequence[
             sections.append(Section("" if bookmarks else f"Page {page}", 1, page, first))
         for index, (_, start, level, title) in enumerate(headings):
             end = headings[index + 1][0] if index + 1 < len(headings) else len(lines)
-            sections.append(Section(title, level, page, _make_paragraphs(lines[start:end], page)))
+            sections.append(Section(title, level, page, _make_paragraphs(lines[start:end], page, leading)))
         if sections:
             _add_notes(sections, [first for first, *_ in headings], notes, page)
         # Above notes, a page ends earlier.
@@ -103,8 +111,8 @@ def _add_notes(
         section.notes += _make_paragraphs([line for _, lines in group for line in lines], page)
 
 
-def _make_paragraphs(lines: Sequence[Line], page: int) -> list[Paragraph]:
-    paragraphs = make_paragraphs(lines)
+def _make_paragraphs(lines: Sequence[Line], page: int, leading: float = USUAL_LEADING) -> list[Paragraph]:
+    paragraphs = make_paragraphs(lines, leading)
     for paragraph in paragraphs:
         paragraph.pages = [page] * (len(paragraph.cells) or paragraph.text.count("\n") + 1)
     return paragraphs

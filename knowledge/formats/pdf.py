@@ -30,8 +30,8 @@ _NUMBER = re.compile(r"\d+")
 # What items begin with, each in a line of its own.
 _BULLET = re.compile(r"[\u2022\u2023\u2043\u25a0\u25aa\u25cb\u25cf]\s")
 # Elsewhere they are signs of formulas and sentences.
-_INNER_BULLETS = ("\u25e6 ", "\u2013 ")
-_ITEM_START = re.compile(rf"\n(?={_BULLET.pattern}|[\u25e6\u2013] )")
+_INNER_BULLETS = ("\u25e6 ", "\u2013 ", "* ")
+_ITEM_START = re.compile(rf"\n(?={_BULLET.pattern}|[\u25e6\u2013*] )")
 _ROMAN_NUMBER = re.compile(r"(?<![^ ])[ivxlc]{1,8}$")
 # Where running heads and page numbers are: so many lines at the top of a page, and at its foot.
 EDGE_LINES = 3

@@ -258,6 +258,21 @@ def test_what_has_bullets_is_a_list() -> None:
     assert text == "It has\n\n- a disk\n- a port\n  - of its own\n- a name\n- a user.\n\nIt runs."
 
 
+def test_an_asterisk_begins_an_item_below_others() -> None:
+    (text,) = read_drawings(set_lines("\u2022 a disk", "* of its own", "\u2022 a port", top=700))
+    assert text == "- a disk\n  - of its own\n- a port"
+    assert read_drawings(set_lines("* as we know", top=700)) == ["\\* as we know"]
+
+
+def test_paragraphs_of_single_lines_are_not_joined() -> None:
+    """The distance of the lines of a sentence tells where a paragraph ends, on a page without any that of others."""
+    paragraphs = ["It runs on each disk.", "It stops on each port.", "It waits for each user.", "It is asked."]
+    single = [drawing for number, text in enumerate(paragraphs) for drawing in set_lines(text, top=600 - 21 * number)]
+    sentence = set_lines("The broker keeps every message on", "the disk until it was read by", "each of its readers.")
+    assert read_drawings([*sentence, *single])[0].split("\n\n")[1:] == paragraphs
+    assert read_drawings(single, sentence)[0].split("\n\n") == paragraphs
+
+
 def test_bullets_of_a_font_of_signs_are_bullets() -> None:
     segments = [[(sign, 10.0 * place, 0.0, 10.0 * place + 9, 10.0) for place, sign in enumerate("\uf0b7 disk")]]
     assert [line.text for line in make_lines(segments)] == ["\u2022 disk"]
