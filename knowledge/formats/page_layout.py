@@ -62,27 +62,35 @@ def mark_framed(lines: Sequence[Line], frames: Sequence[Box]) -> None:
 def mark_code(pages: Sequence[list[Line]]) -> None:
     """Mark short lines of code, and leave out columns with the numbers of its lines and large signs of quotes.
 
-    They are set in a font that is one of code elsewhere, and stand below or above code, or in a box with others.
+    They are set in a font that is one of code elsewhere, and stand below or above code, also on the page before or the
+    next one, in a box with others, or where code stands in boxes of other pages.
     """
-    fonts = {
-        (size, round(10 * line.pitch) + near)
+    code = [line for line in chain.from_iterable(pages) if line.is_code]
+    fonts = {(size, round(10 * line.pitch) + near) for line in code for size in line.sizes for near in (-1, 0, 1)}
+    alike = {
+        id(line)
         for line in chain.from_iterable(pages)
-        if line.is_code
-        for size in line.sizes
-        for near in (-1, 0, 1)
+        if any((size, round(10 * line.pitch)) in fonts for size in line.sizes)
     }
+    others = [line for line in chain.from_iterable(pages) if not line.is_code and id(line) not in alike]
+    places = set(map(_get_place, code)).difference(map(_get_place, others))
     for page in pages:
         usual = median_low(line.size for line in page) if page else 0.0
         page[:] = [line for line in page if line.text not in _QUOTES or line.size < MIN_CELL_GAP * usual]
-        alike = [line for line in page if any((size, round(10 * line.pitch)) in fonts for size in line.sizes)]
-        alike_ids = set(map(id, alike))
-        page[:] = _drop_numbers(page, alike_ids)
-        for line in alike:
-            line.has_code_font = line.is_framed
-        for lines in (page, page[::-1]):
-            for last, line in pairwise(lines):
-                is_near = abs(last.bottom - line.bottom) < MAX_CODE_GAP * max(last.size, line.size)
-                line.has_code_font |= id(line) in alike_ids and last.is_code and is_near
+        page[:] = _drop_numbers(page, alike)
+        for line in page:
+            is_boxed = line.is_framed or (line.frame is not None and _get_place(line) in places)
+            line.has_code_font = id(line) in alike and is_boxed
+    lines = [(number, line) for number, page in enumerate(pages) for line in page]
+    for each in (lines, lines[::-1]):
+        for (page_number, last), (number, line) in pairwise(each):
+            is_near = abs(last.bottom - line.bottom) < MAX_CODE_GAP * max(last.size, line.size)
+            line.has_code_font |= id(line) in alike and last.is_code and (is_near or page_number != number)
+
+
+def _get_place(line: Line) -> tuple[int, int, int]:
+    left, right = line.frame or (0.0, 0.0)
+    return round(left), round(right), round(line.left)
 
 
 def _drop_numbers(lines: Sequence[Line], alike: Set[int]) -> Iterator[Line]:

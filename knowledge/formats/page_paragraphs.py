@@ -65,7 +65,8 @@ class Paragraph:
 
     `left`, `right` and `bottom` are its edges, `pitch` the width of the signs of code, `frame` the sides of the box
     around it. `pages` has the number of the page of each line of code and each row of a table, and of other text
-    that of its first line. `term` is what it explains, which stands beside it.
+    that of its first line. `term` is what it explains, which stands beside it. `first_sizes` and `last_sizes` are
+    those of the signs of its first and its last line.
     """
 
     text: str
@@ -81,6 +82,8 @@ class Paragraph:
     frame: tuple[float, float] | None = None
     pages: list[int] = field(default_factory=list)
     term: str = ""
+    first_sizes: frozenset[float] = frozenset()
+    last_sizes: frozenset[float] = frozenset()
 
 
 @dataclass(slots=True)
@@ -102,7 +105,9 @@ class _Lines:
         if not is_alike and _stand_in_columns(self.lines[0], line):
             return False
         has_size = abs(last.size - line.size) <= MAX_SIZE_DIFFERENCE * last.size or last.sizes & line.sizes
-        if not has_size and not (is_alike and self.is_code):
+        # What is below the text of an item, and not below its bullet, is part of it.
+        hangs = self.item and line.left > self.item.left + line.size / 2
+        if not (has_size or hangs or (is_alike and self.is_code)):
             return False
         if not is_alike and (self.is_code or line.is_code or last.right <= line.left or line.right <= last.left):
             return False
@@ -210,6 +215,7 @@ def join_paragraphs(paragraphs: Iterable[Paragraph]) -> list[Paragraph]:
             separator = "\n" if joined[-1].text.endswith(HYPHENS) else " "
             joined[-1].text += f"{separator}{paragraph.text}"
             joined[-1].is_open = paragraph.is_open
+            joined[-1].last_sizes = paragraph.last_sizes
             joined[-1].is_done = paragraph.is_done
         else:
             joined.append(paragraph)
@@ -257,7 +263,14 @@ def goes_on(paragraph: Paragraph, other: Paragraph) -> bool:
         return False
     if abs(paragraph.size - other.size) > MAX_SIZE_DIFFERENCE * paragraph.size or _LIST_MARK.match(other.text):
         return False
+    if _differ(paragraph.last_sizes, other.first_sizes):
+        return False
     return not _SENTENCE_END.search(paragraph.text[-MAX_END_CHARS:]) and (paragraph.is_open or other.text[:1].islower())
+
+
+def _differ(sizes: frozenset[float], others: frozenset[float]) -> bool:
+    """Return whether two lines are set in other fonts."""
+    return bool(sizes and others and sizes.isdisjoint(others))
 
 
 def _find_size(lines: Iterable[Line]) -> float:
@@ -366,7 +379,7 @@ def _make_paragraph(lines: Sequence[Line], page: Sequence[Line]) -> Paragraph:
             is_full
             and (is_edge or (is_column and (following.text[0].islower() or following.text[0] == "(")))
             and not _LIST_MARK.match(following.text)
-            and not (line.sizes and following.sizes and line.sizes.isdisjoint(following.sizes))
+            and not _differ(line.sizes, following.sizes)
         )
         is_full = is_full and not (line.is_row or following.is_row)
         text += " " if is_full and not line.text.endswith(HYPHENS) else "\n"
@@ -378,7 +391,7 @@ def _make_paragraph(lines: Sequence[Line], page: Sequence[Line]) -> Paragraph:
         and right - last.right < MAX_RAGGED * last.size
         and not _SENTENCE_END.search(last.text)
     )
-    return Paragraph(text, last.size, is_open)
+    return Paragraph(text, last.size, is_open, first_sizes=lines[0].sizes, last_sizes=last.sizes)
 
 
 def _is_edge(lines: Sequence[Line], right: float, page: Sequence[Line]) -> bool:

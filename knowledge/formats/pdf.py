@@ -47,6 +47,7 @@ MAX_LIST_DEPTH = 6
 MAX_BOOKMARKS = 5_000
 # More are a drawing.
 MAX_OBJECTS = 5_000
+MIN_PAGE_SHARE = 0.9
 # How far from the corner of its page text may be, in points.
 MAX_PLACE = 100_000.0
 # What the library writes for a hyphen at the end of a line, and for the end of a line.
@@ -107,11 +108,17 @@ def _read_lines(document: Any, number: int, limits: ParseLimits) -> list[Line]:
     with closing(page), closing(page.get_textpage()) as text_page:
         turn = _TURNS[page.get_rotation()]
         paths = list(_iter_paths(page, turn))
-        frames = find_frames(paths)
+        frames = [frame for frame in find_frames(paths) if not _is_page(frame, page.get_size())]
         lines = make_lines(add_drawn(_iter_segments(text_page, turn), paths), find_grids(paths), frames)
     mark_framed(lines, frames)
     limits.consume("\n".join(line.text for line in lines))
     return lines
+
+
+def _is_page(frame: Box, size: tuple[float, float]) -> bool:
+    """Return whether an area is the ground of a page."""
+    left, bottom, right, top = frame
+    return right - left > MIN_PAGE_SHARE * size[0] and top - bottom > MIN_PAGE_SHARE * size[1]
 
 
 def _iter_paths(page: Any, turn: _Turn) -> Iterator[Box]:

@@ -54,6 +54,33 @@ def test_another_listing_does_not_go_on(top: float, left: float) -> None:
     assert text.count("```") == 4
 
 
+@pytest.mark.parametrize("sign", ["|===", "}"])
+def test_a_short_line_of_code_goes_on_from_the_page_before(sign: str) -> None:
+    first = [*set_lines("Run it:", top=100), *set_lines("`def run():", "`    start()", top=62)]
+    text, _ = read_section(first, set_lines(f"`{sign}", left=50))
+    assert text == f"Run it:\n\n```\ndef run():\n    start()\n{sign}\n```"
+
+
+def test_a_short_line_where_code_stands_in_boxes_is_code() -> None:
+    boxes = [(40.0, 695.0, 400.0, 15.0), (40.0, 595.0, 400.0, 15.0)]
+    pages = [set_lines("`start(broker)", top=700), set_lines("`<<<", top=700), set_lines("Wait.", left=60, top=600)]
+    text, _ = read_section(*pages, areas=boxes)
+    assert text == "```\nstart(broker)\n```\n\n```\n<<<\n```\n\nWait."
+
+
+def test_the_ground_of_a_page_is_no_box() -> None:
+    pages = [set_lines("`start(broker)", left=70), [*set_lines("Wait."), *set_lines("`<<<", top=600, left=70)]]
+    text, _ = read_section(*pages, areas=[(-5.0, 0.0, 610.0, 800.0)])
+    assert text == "```\nstart(broker)\n```\n\nWait.\n\n<<<"
+
+
+def test_a_term_at_the_foot_of_a_page_does_not_go_on_in_another_font() -> None:
+    text, _ = read_section(set_lines("first term", top=60, size=10.4), set_lines("what it means"))
+    assert text == "first term\n\nwhat it means"
+    text, _ = read_section(set_lines("first we say", top=60), set_lines("what it means"))
+    assert text == "first we say what it means"
+
+
 def test_a_table_goes_on_without_its_header() -> None:
     rules = [(50.0, 700.0 - 30 * row, 300.0, 1.0) for row in range(3)]
     rules += [(place, 640.0, 1.0, 61.0) for place in (50.0, 150.0, 350.0)]

@@ -258,6 +258,14 @@ def test_what_has_bullets_is_a_list() -> None:
     assert text == "It has\n\n- a disk\n- a port\n  - of its own\n- a name\n- a user.\n\nIt runs."
 
 
+def test_what_hangs_below_an_item_is_part_of_it_in_another_size() -> None:
+    items = [*set_lines("\u2022 a disk"), *set_lines("(in the manual)", top=688, left=57, size=8)]
+    (text,) = read_drawings([*items, *set_lines("\u2022 a port", top=674)])
+    assert text == "- a disk\n  (in the manual)\n- a port"
+    (text,) = read_drawings([*set_lines("\u2022 a disk"), *set_lines("A caption", top=688, size=8)])
+    assert text == "- a disk\n\nA caption"
+
+
 def test_an_asterisk_begins_an_item_below_others() -> None:
     (text,) = read_drawings(set_lines("\u2022 a disk", "* of its own", "\u2022 a port", top=700))
     assert text == "- a disk\n  - of its own\n- a port"
