@@ -9,7 +9,15 @@ from statistics import median_low
 
 from knowledge.formats.page_columns import untangle
 from knowledge.formats.page_order import is_mark, order
-from knowledge.formats.page_segments import HYPHENS, MIN_CELL_GAP, MIN_RAISED, MIN_SPACE, Glyph, Line, Segment
+from knowledge.formats.page_segments import (
+    MIN_CELL_GAP,
+    MIN_RAISED,
+    MIN_SPACE,
+    Glyph,
+    Line,
+    Segment,
+    get_separator,
+)
 from knowledge.formats.page_tables import Box, Cell, Grid
 
 # Alone in a line, and large, they are an ornament.
@@ -152,7 +160,7 @@ def _write_cell(lines: Sequence[Line], left: float, right: float) -> str:
     text = lines[0].text if lines else ""
     for line, following in pairwise(lines):
         is_full = right - line.right < following.first_width + max(0.0, line.left - left) + MIN_SPACE * line.size
-        text += " " if is_full and not line.text.endswith(HYPHENS) else "\n"
+        text += get_separator(line.text, following.text) if is_full else "\n"
         text += following.text
     return text
 

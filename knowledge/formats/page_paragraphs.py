@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import re
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import pairwise
 from textwrap import indent
 
 from knowledge.formats.page_segments import (
-    HYPHENS,
     MAX_CODE_WIDTH,
     MAX_LEADING,
     MAX_PITCH_DIFFERENCE,
@@ -22,6 +23,7 @@ from knowledge.formats.page_segments import (
     RAISED,
     Line,
     Rows,
+    get_separator,
 )
 from knowledge.formats.page_tables import NEAR
 
@@ -53,6 +55,8 @@ MAX_CODE_DISTANCE = 3.4
 MIN_FULL_LINES = 2
 # How far from the edge of its column, as a share of its size, a line may end and be full, and begin and belong to it.
 MAX_RAGGED = 1.5
+MAX_SIDE = 100.0
+MAX_INDENT = 3.0
 # Of the size of code: what ends so far above the foot of its page ends there.
 MAX_FOOT = 4.0
 # A narrower column is a list of short lines.
@@ -84,6 +88,29 @@ class Paragraph:
     term: str = ""
     first_sizes: frozenset[float] = frozenset()
     last_sizes: frozenset[float] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What the lines of a document have in common.
+
+    `leading` is the distance of two lines of a sentence, as a share of their size; `ends` tells by where lines begin
+    where they end.
+    """
+
+    leading: float = USUAL_LEADING
+    ends: Mapping[int, Sequence[float]] = field(default_factory=dict)
+
+    def has_edge(self, lines: Sequence[Line], right: float) -> bool:
+        """Return whether most lines of the document that begin like these end at a place, or before it."""
+        left = min(line.left for line in lines)
+        ragged = min(MAX_RAGGED * lines[0].size, MAX_SIDE)
+        count_near = count_beyond = 0
+        for start in range(math.ceil(left - ragged), math.floor(left + ragged) + 1):
+            ends = self.ends.get(start, ())
+            count_beyond += len(ends) - bisect_left(ends, right + ragged)
+            count_near += bisect_left(ends, right + ragged) - bisect_right(ends, right - ragged)
+        return count_near > max(MIN_FULL_LINES, count_beyond)
 
 
 @dataclass(slots=True)
@@ -178,13 +205,21 @@ def _find_marks(line: Line) -> list[str]:
     return [mark.strip().translate(_FROM_RAISED) for mark in _NOTE_MARK.findall(line.text)]
 
 
-def make_paragraphs(lines: Sequence[Line], usual_leading: float = USUAL_LEADING) -> list[Paragraph]:
+def find_layout(lines: Sequence[Line]) -> Layout:
+    """Return the layout of the lines of a document."""
+    ends: dict[int, list[float]] = defaultdict(list)
+    for line in lines:
+        ends[round(line.left)].append(line.right)
+    return Layout(_find_leading(lines, USUAL_LEADING), {left: sorted(rights) for left, rights in ends.items()})
+
+
+def make_paragraphs(lines: Sequence[Line], layout: Layout) -> list[Paragraph]:
     """Return the paragraphs of lines: those that are full go on in the next line, the others end in a line break.
 
-    `usual_leading` is that of the document.
+    `layout` is that of the document.
     """
-    leading = find_leading(lines, usual_leading)
-    code_leading = _find_leading([line for line in lines if line.is_code])
+    leading = _find_leading(lines, layout.leading)
+    code_leading = _find_distance(pairwise([line for line in lines if line.is_code]), USUAL_LEADING)
     blocks: list[_Lines] = []
     for line in lines:
         if not blocks or not blocks[-1].takes(line, leading, code_leading):
@@ -196,7 +231,7 @@ def make_paragraphs(lines: Sequence[Line], usual_leading: float = USUAL_LEADING)
         if block.lines[0].parts and not block.is_code and _explains(block.lines, columns)
         else _write_code(block.lines, code_leading)
         if block.is_code or block.has_one_width
-        else _make_paragraph(block.lines, lines)
+        else _make_paragraph(block.lines, lines, layout)
         for block in blocks
     ]
     for paragraph, (block, following) in zip(paragraphs, pairwise(blocks), strict=False):
@@ -212,8 +247,7 @@ def join_paragraphs(paragraphs: Iterable[Paragraph]) -> list[Paragraph]:
     joined: list[Paragraph] = []
     for paragraph in paragraphs:
         if joined and goes_on(joined[-1], paragraph):
-            separator = "\n" if joined[-1].text.endswith(HYPHENS) else " "
-            joined[-1].text += f"{separator}{paragraph.text}"
+            joined[-1].text += f"{get_separator(joined[-1].text, paragraph.text)}{paragraph.text}"
             joined[-1].is_open = paragraph.is_open
             joined[-1].last_sizes = paragraph.last_sizes
             joined[-1].is_done = paragraph.is_done
@@ -281,7 +315,7 @@ def _find_size(lines: Iterable[Line]) -> float:
     return sizes.most_common(1)[0][0] if sizes else 0.0
 
 
-def find_leading(lines: Sequence[Line], usual: float = USUAL_LEADING) -> float:
+def _find_leading(lines: Sequence[Line], usual: float) -> float:
     """Return the distance of two lines of a sentence as a share of their size; the usual one if there are none."""
     pairs = [
         (line, following)
@@ -292,11 +326,6 @@ def find_leading(lines: Sequence[Line], usual: float = USUAL_LEADING) -> float:
         and not _LIST_MARK.match(following.text)
     ]
     return _find_distance(pairs, usual)
-
-
-def _find_leading(lines: Sequence[Line]) -> float:
-    """Return the usual distance of two lines as a share of their size."""
-    return _find_distance(pairwise(lines), USUAL_LEADING)
 
 
 def _find_distance(pairs: Iterable[tuple[Line, Line]], usual: float) -> float:
@@ -358,20 +387,20 @@ def _explains(lines: Sequence[Line], columns: Set[int]) -> bool:
 def _make_definition(lines: Sequence[Line]) -> Paragraph:
     term, text = lines[0].parts or ("", "")
     for line in lines[1:]:
-        text += ("\n" if text.endswith(HYPHENS) else " ") + line.text
+        text += get_separator(text, line.text) + line.text
     if term.startswith("["):
         # The mark of a book explains nothing.
         text, term = f"{term} {text}", ""
     return Paragraph(text, lines[-1].size, bottom=lines[-1].bottom, term=term, is_done=True)
 
 
-def _make_paragraph(lines: Sequence[Line], page: Sequence[Line]) -> Paragraph:
+def _make_paragraph(lines: Sequence[Line], page: Sequence[Line], layout: Layout) -> Paragraph:
     if lines[0].cells:
         table = lines[0]
         return Paragraph(table.text, table.size, cells=table.cells, left=table.left, right=table.right)
     right = max(line.right for line in lines)
     is_column = right - min(line.left for line in lines) >= MIN_COLUMN_WIDTH * lines[0].size
-    is_edge = is_column and _is_edge(lines, right, page)
+    is_edge = is_column and (_is_edge(lines, right, page) or layout.has_edge(lines, right))
     text = lines[0].text
     for line, following in pairwise(lines):
         is_full = right - line.right < following.first_width + MIN_SPACE * line.size
@@ -381,8 +410,10 @@ def _make_paragraph(lines: Sequence[Line], page: Sequence[Line]) -> Paragraph:
             and not _LIST_MARK.match(following.text)
             and not _differ(line.sizes, following.sizes)
         )
+        # What begins far to the left of the line above it is set to the right, or in the middle.
+        is_full = is_full and line.left - following.left < MAX_INDENT * line.size
         is_full = is_full and not (line.is_row or following.is_row)
-        text += " " if is_full and not line.text.endswith(HYPHENS) else "\n"
+        text += get_separator(line.text, following.text) if is_full else "\n"
         text += following.text
     last = lines[-1]
     is_open = (

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from functools import partial
 
 from knowledge.formats.page_paragraphs import (
-    USUAL_LEADING,
+    Layout,
     Paragraph,
-    find_leading,
+    find_layout,
     join_pages,
     make_paragraphs,
     split_notes,
@@ -79,12 +79,13 @@ def make_sections(pages: Sequence[list[Line]], bookmarks: Mapping[int, Sequence[
     What stands above the first bookmark has no title.
     """
     sections: list[Section] = []
-    leading = find_leading([line for page in pages for line in page])
+    layout = find_layout([line for page in pages for line in page])
     foot = floor = min((line.bottom for page in pages for line in page), default=0.0)
     for page, lines_and_notes in enumerate(pages, 1):
         lines, notes = split_notes(lines_and_notes)
         headings = _place_bookmarks([line.text for line in lines], bookmarks.get(page - 1, ()))
-        first = _make_paragraphs(lines[: headings[0][0] if headings else len(lines)], page, leading)
+        make = partial(_make_paragraphs, page=page, layout=layout)
+        first = make(lines[: headings[0][0] if headings else len(lines)])
         if first and sections and (before := sections[-1].paragraphs):
             # What goes on belongs to where it began.
             first = first[join_pages(before[-1], first[0], foot) :]
@@ -94,25 +95,18 @@ def make_sections(pages: Sequence[list[Line]], bookmarks: Mapping[int, Sequence[
             sections.append(Section("" if bookmarks else f"Page {page}", 1, page, first))
         for index, (_, start, level, title) in enumerate(headings):
             end = headings[index + 1][0] if index + 1 < len(headings) else len(lines)
-            sections.append(Section(title, level, page, _make_paragraphs(lines[start:end], page, leading)))
-        if sections:
-            _add_notes(sections, [first for first, *_ in headings], notes, page)
+            sections.append(Section(title, level, page, make(lines[start:end])))
+        for place, note in notes if sections else ():
+            # The last sections start on the page, the one before them goes on there.
+            begun = bisect_right([first for first, *_ in headings], place)
+            sections[max(0, len(sections) - 1 - len(headings) + begun)].notes += make(note)
         # Above notes, a page ends earlier.
         foot = lines[-1].bottom if lines and notes else floor
     return sections
 
 
-def _add_notes(
-    sections: Sequence[Section], starts: Sequence[int], notes: Iterable[tuple[int, list[Line]]], page: int
-) -> None:
-    """Add notes to the section of their marks: the last ones start on the page, the one before them goes on there."""
-    for number, group in groupby(notes, lambda note: bisect_right(starts, note[0])):
-        section = sections[max(0, len(sections) - 1 - len(starts) + number)]
-        section.notes += _make_paragraphs([line for _, lines in group for line in lines], page)
-
-
-def _make_paragraphs(lines: Sequence[Line], page: int, leading: float = USUAL_LEADING) -> list[Paragraph]:
-    paragraphs = make_paragraphs(lines, leading)
+def _make_paragraphs(lines: Sequence[Line], page: int, layout: Layout) -> list[Paragraph]:
+    paragraphs = make_paragraphs(lines, layout)
     for paragraph in paragraphs:
         paragraph.pages = [page] * (len(paragraph.cells) or paragraph.text.count("\n") + 1)
     return paragraphs

@@ -252,6 +252,19 @@ class Segment:
         return bottom - self.bottom > MIN_RAISED * self.size and top - bottom < MAX_RAISED_SIZE * self.height
 
 
+def get_separator(text: str, following: str) -> str:
+    """Return what stands between two lines of a sentence: where it was divided, and in Chinese, there is no space."""
+    if text.endswith(HYPHENS):
+        return "\n"
+    ends = (text[-1:], following[:1])
+    return "" if all(end and _is_wide(end) for end in ends) else " "
+
+
+def _is_wide(sign: str) -> bool:
+    # Words of Korean have spaces between them.
+    return unicodedata.east_asian_width(sign) in "WF" and not "\uac00" <= sign <= "\ud7a3"
+
+
 def _find_pitch(glyphs: Sequence[Glyph]) -> float:
     widths = [glyph[3] - glyph[1] for glyph in glyphs]
     if max(widths) - min(widths) <= MAX_PITCH_DIFFERENCE:

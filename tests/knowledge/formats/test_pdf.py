@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from knowledge.formats.page_layout import make_lines
+from knowledge.formats.page_segments import get_separator
 from knowledge.formats.pdf import read_pdf
 from knowledge.parsing.limits import FormatError
 from tests.support.pdf_documents import Drawing, add_bookmarks, draw_pdf, write_pdf
@@ -270,6 +271,28 @@ def test_an_asterisk_begins_an_item_below_others() -> None:
     (text,) = read_drawings(set_lines("\u2022 a disk", "* of its own", "\u2022 a port", top=700))
     assert text == "- a disk\n  - of its own\n- a port"
     assert read_drawings(set_lines("* as we know", top=700)) == ["\\* as we know"]
+
+
+def test_lines_of_chinese_are_joined_without_a_space() -> None:
+    assert get_separator("\u62a5\u544a", "\u5185\u5bb9") == ""
+    assert get_separator("\u62a5\u544a", "of it") == get_separator("\ud55c\uad6d", "\ud55c\uad6d") == " "
+    assert get_separator("a well-", "known name") == "\n"
+
+
+def test_a_line_is_full_where_most_lines_of_the_document_are() -> None:
+    note = ("The broker keeps every message on", "Linux.")
+    others = [set_lines(f"This one keeps each message{end}", end, left=90) for end in (" or so", ", too", " also")]
+    (text, *_) = read_drawings(set_lines(*note, left=90), *others)
+    assert text == "The broker keeps every message on Linux."
+    (text, *_) = read_drawings(set_lines(*note, left=90))
+    assert text == "The broker keeps every message on\nLinux."
+
+
+def test_lines_that_are_set_to_the_right_are_not_joined() -> None:
+    lines = ("said the broker who keeps all of it", "in the manual of the broker and of its disk.")
+    page: list[Drawing] = [(344, 700, 10, lines[0]), (300, 688, 10, lines[1])]
+    others = [set_lines(f"{lines[1][:-5]}{end}", f"It stops its {end}.", left=300) for end in ("disk", "port", "user")]
+    assert read_drawings(page, *others)[0] == "\n".join(lines)
 
 
 def test_paragraphs_of_single_lines_are_not_joined() -> None:
