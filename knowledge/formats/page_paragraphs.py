@@ -35,6 +35,7 @@ _LIST_MARK = re.compile(
     r"(?:[\u2022\u25cf\u25cb\u25a0\u25aa\u2023\u2043\u2013*-]|\(?(?:\d{1,2}|[a-z])[.)]|\[\d{1,3}\])\s"
 )
 _BULLET = re.compile(r"[\u2022\u25cf\u25cb\u25a0\u25aa\u2023\u2043]\s")
+_NUMBER = re.compile(r"\d{1,2}")
 _NARROW_SIGNS = frozenset(".,:;'|!il")
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _SENTENCE_END = re.compile(rf"[.!?:;\u3002\uff01\uff1f][\"')\]\u2019\u201d{RAISED}]*$")
@@ -57,6 +58,7 @@ MIN_FULL_LINES = 2
 MAX_RAGGED = 1.5
 MAX_SIDE = 100.0
 MAX_INDENT = 3.0
+MAX_NUMBER_GAP = 2.0
 # Of the size of code: what ends so far above the foot of its page ends there.
 MAX_FOOT = 4.0
 # A narrower column is a list of short lines.
@@ -225,6 +227,7 @@ def make_paragraphs(lines: Sequence[Line], layout: Layout) -> list[Paragraph]:
         if not blocks or not blocks[-1].takes(line, leading, code_leading):
             blocks.append(_Lines(line.pitch))
         blocks[-1].add(line)
+    blocks = _join_numbers(blocks)
     columns = _find_columns([block.lines for block in blocks if not block.is_code])
     paragraphs = [
         _make_definition(block.lines)
@@ -240,6 +243,21 @@ def make_paragraphs(lines: Sequence[Line], layout: Layout) -> list[Paragraph]:
         paragraph.is_done = is_below and not paragraph.is_open
         paragraph.is_open &= not is_below
     return join_paragraphs(paragraphs)
+
+
+def _join_numbers(blocks: Sequence[_Lines]) -> list[_Lines]:
+    """Join a number to the text that it stands in the middle of, to the left, as those of the notes of code do."""
+    joined: list[_Lines] = []
+    number: Line | None = None
+    for block in blocks:
+        first, last = block.lines[0], block.lines[-1]
+        is_beside = number and 0 < first.left - number.right < MAX_NUMBER_GAP * first.size and not block.is_code
+        if number and is_beside and last.bottom < number.bottom + number.size / 2 < first.bottom + first.size:
+            first.text = f"{number.text} {first.text}"
+            joined.pop()
+        number = first if len(block.lines) == 1 and _NUMBER.fullmatch(first.text) else None
+        joined.append(block)
+    return joined
 
 
 def join_paragraphs(paragraphs: Iterable[Paragraph]) -> list[Paragraph]:

@@ -27,8 +27,9 @@ HYPHENS = ("-", "\u00ad", "\u2010", "\u2011")
 _ICON = re.compile(r"[\x00-\x1f\ud800-\udfff\ue000-\uf8ff\ufffe\uffff]")
 # The bullet of a font of signs, which office programs take.
 _BULLET = "\uf0b7"
+_ITEM = re.compile(r"[\u2022\u2023\u2043\u25a0\u25aa\u25cb\u25cf] ")
 # Icons of notes, of the font that most tools take, by what they say.
-_LABELS = {"\uf05a": "NOTE", "\uf0eb": "TIP", "\uf06a": "IMPORTANT", "\uf071": "WARNING", "\uf06d": "CAUTION"}
+LABELS = {"\uf05a": "NOTE", "\uf0eb": "TIP", "\uf06a": "IMPORTANT", "\uf071": "WARNING", "\uf06d": "CAUTION"}
 # From a title to its page, as in a table of contents.
 _LEADER = re.compile(r"(?<![. ])[ ]?(?>\.(?:[ ]?\.){4,})[ ]?(?:\d{1,5}|[ivxlc]{1,8})$")
 MIN_SIZE = 0.01
@@ -119,8 +120,8 @@ class Segment:
         self.height = max(glyph[4] - glyph[2] for glyph in placed)
         _, _, bottom, _, top = first = placed[0]
         # A mark of a list is no larger than its text.
-        if first[0] in _LABELS and len(placed) > 1 and top - bottom > self.size * (1 + MAX_SIZE_DIFFERENCE):
-            self.label = f"{_LABELS[first[0]]}: "
+        if first[0] in LABELS and len(placed) > 1 and top - bottom > self.size * (1 + MAX_SIZE_DIFFERENCE):
+            self.label = f"{LABELS[first[0]]}: "
             self.glyphs = self.glyphs[1:]
             self.__post_init__()
 
@@ -177,7 +178,10 @@ class Segment:
         placed = [glyph for glyph in self.glyphs if not glyph[0].isspace()]
         first_end = next((glyph[1] for glyph in self.glyphs if glyph[0].isspace()), self.right)
         columns = [other[1] for glyph, other in pairwise(placed) if other[1] - glyph[3] > MIN_CELL_GAP * self.size]
-        text, leaders = _LEADER.subn("", self.label + _compose(_ICON.sub("", text.replace(_BULLET, "\u2022")).rstrip()))
+        text = _compose(_ICON.sub("", text.replace(_BULLET, "\u2022")).rstrip())
+        # An item is no part of the label beside it.
+        label = f"{self.label.rstrip()}\n" if self.label and _ITEM.match(text) else self.label
+        text, leaders = _LEADER.subn("", f"{label}{text}")
         is_row = bool(leaders or columns)
         pitch = _find_pitch(placed)
         sizes = frozenset(round(glyph[4] - glyph[2], 1) for glyph in placed)

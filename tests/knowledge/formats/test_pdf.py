@@ -419,6 +419,11 @@ def test_icons_of_notes_are_read_as_their_labels() -> None:
     assert [line.text for line in make_lines([[mark, *words]])] == ["Take it"]
 
 
+@pytest.mark.parametrize(("height", "expected"), [(694, "2 It keeps\nall of it."), (660, "2\n\nIt keeps\nall of it.")])
+def test_a_number_beside_the_middle_of_a_text_stands_before_it(height: float, expected: str) -> None:
+    assert read_drawings([(50, height, 8, "2"), *set_lines("It keeps", "all of it.", left=65)]) == [expected]
+
+
 def test_a_bookmark_heads_the_line_that_has_its_number() -> None:
     pages = write_pdf("There are\n1. Running\n2. Stopping\n1.1 Running\nRun it.")
     text = read_pdf(add_bookmarks(pages, [(1, 0, "1.1 Running")]))
