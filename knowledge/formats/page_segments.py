@@ -28,6 +28,9 @@ _ICON = re.compile(r"[\x00-\x1f\ud800-\udfff\ue000-\uf8ff\ufffe\uffff]")
 # The bullet of a font of signs, which office programs take.
 _BULLET = "\uf0b7"
 _ITEM = re.compile(r"[\u2022\u2023\u2043\u25a0\u25aa\u25cb\u25cf] ")
+# An address that does not end so, and what goes on in one, or in a path.
+_OPEN_ADDRESS = re.compile(r"(?:://|\bmailto:).*[&?=%#_~-]$")
+_PART_OF_ADDRESS = re.compile(r"[^\W_][/_=&?#%~][^\W_]|[^\W_]\.[a-z]{2,4}\b")
 # Icons of notes, of the font that most tools take, by what they say.
 LABELS = {"\uf05a": "NOTE", "\uf0eb": "TIP", "\uf06a": "IMPORTANT", "\uf071": "WARNING", "\uf06d": "CAUTION"}
 # From a title to its page, as in a table of contents.
@@ -35,6 +38,7 @@ _LEADER = re.compile(r"(?<![. ])[ ]?(?>\.(?:[ ]?\.){4,})[ ]?(?:\d{1,5}|[ivxlc]{1
 MIN_SIZE = 0.01
 MAX_NUMBER_SIGNS = 6
 MAX_SPACES = 100
+MAX_TOKEN_SIGNS = 500
 # More is not looked at: nobody prints so much in a line.
 MAX_LINE_SIGNS = 2_000
 # All of these are shares of the size of a line: its height, from below its letters to above them.
@@ -257,7 +261,12 @@ class Segment:
 
 
 def get_separator(text: str, following: str) -> str:
-    """Return what stands between two lines of a sentence: where it was divided, and in Chinese, there is no space."""
+    """Return what stands between two lines of a sentence: in an address and in Chinese, there is no space."""
+    last = text[-MAX_TOKEN_SIGNS:].rpartition(" ")[2]
+    rest = following[:MAX_TOKEN_SIGNS].partition(" ")[0]
+    has_part = rest.startswith("//") if last.endswith(":") else last.endswith("/") and _PART_OF_ADDRESS.search(rest)
+    if has_part or _OPEN_ADDRESS.search(last):
+        return ""
     if text.endswith(HYPHENS):
         return "\n"
     ends = (text[-1:], following[:1])

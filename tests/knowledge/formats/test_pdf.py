@@ -279,6 +279,23 @@ def test_lines_of_chinese_are_joined_without_a_space() -> None:
     assert get_separator("a well-", "known name") == "\n"
 
 
+@pytest.mark.parametrize(
+    ("text", "following", "separator"),
+    [
+        ("see https:", "//example.org/disk", ""),
+        ("see https://example.org/", "disk/start.html", ""),
+        ("see (mailto:ada@example.org?subject=Hello&", "body=It)", ""),
+        ("see https://example.org/the-", "disk", ""),
+        ("programs in /", "usr/sbin", ""),
+        ("files of the disk/", "folder", " "),
+        ("see https://example.org/", "for more", " "),
+        ("as follows:", "a disk", " "),
+    ],
+)
+def test_addresses_go_on_in_the_next_line(text: str, following: str, separator: str) -> None:
+    assert get_separator(text, following) == separator
+
+
 def test_a_line_is_full_where_most_lines_of_the_document_are() -> None:
     note = ("The broker keeps every message on", "Linux.")
     others = [set_lines(f"This one keeps each message{end}", end, left=90) for end in (" or so", ", too", " also")]
