@@ -118,7 +118,7 @@ def _place_bookmarks(lines: Sequence[str], bookmarks: Sequence[Bookmark]) -> lis
     One that stands nowhere on its page begins where the one before it does: at the top, if it is the first.
     """
     spans: dict[str, tuple[int, int]] = {}
-    for normalize in (_normalize, _close_up):
+    for normalize in (_normalize, _close_up_unnumbered, _close_up):
         for number, line in reversed(list(enumerate(lines))):
             following_line = lines[number + 1] if number + 1 < len(lines) else ""
             spans[normalize(line + following_line)] = (number, number + 2)
@@ -133,6 +133,10 @@ def _place_bookmarks(lines: Sequence[str], bookmarks: Sequence[Bookmark]) -> lis
 
 def _close_up(text: str) -> str:
     return "".join(text.casefold().split())
+
+
+def _close_up_unnumbered(text: str) -> str:
+    return _close_up(_SECTION.sub("", text, count=1)) if _SECTION.match(text) else _close_up(text)
 
 
 def _normalize(text: str) -> str:

@@ -30,6 +30,7 @@ _BULLET = "\uf0b7"
 _ITEM = re.compile(r"[\u2022\u2023\u2043\u25a0\u25aa\u25cb\u25cf] ")
 # An address that does not end so, and what goes on in one, or in a path.
 _OPEN_ADDRESS = re.compile(r"(?:://|\bmailto:).*[&?=%#_~-]$")
+_ADDRESS_OR_END = re.compile(r"(?:://|@[\w-]).*\w\.$")
 _PART_OF_ADDRESS = re.compile(r"[^\W_][/_=&?#%~][^\W_]|[^\W_]\.[a-z]{2,4}\b")
 # Icons of notes, of the font that most tools take, by what they say.
 LABELS = {"\uf05a": "NOTE", "\uf0eb": "TIP", "\uf06a": "IMPORTANT", "\uf071": "WARNING", "\uf06d": "CAUTION"}
@@ -265,7 +266,9 @@ def get_separator(text: str, following: str) -> str:
     last = text[-MAX_TOKEN_SIGNS:].rpartition(" ")[2]
     rest = following[:MAX_TOKEN_SIGNS].partition(" ")[0]
     has_part = rest.startswith("//") if last.endswith(":") else last.endswith("/") and _PART_OF_ADDRESS.search(rest)
-    if has_part or _OPEN_ADDRESS.search(last):
+    # Behind an address at its end, a sentence begins with a capital letter.
+    has_rest = rest[:1].islower() and bool(_ADDRESS_OR_END.search(last))
+    if has_part or has_rest or _OPEN_ADDRESS.search(last):
         return ""
     if text.endswith(HYPHENS):
         return "\n"

@@ -223,7 +223,9 @@ def _get_edge_keys(line: Line, page: int) -> list[_Key]:
     if roman != line.text:
         return [(roman,)]
     step = int(line.bottom / MAX_HEAD_SHIFT)
-    keys: list[_Key] = [("", line.text), (line.text, step), (line.text, step + 1)]
+    # Of two texts, that of the chapter is on more pages than that of the section.
+    texts = [text for text in (line.text, *(line.parts or ())) if any(map(str.isalnum, text))]
+    keys: list[_Key] = [("", line.text), *((text, place) for text in texts for place in (step, step + 1))]
     numbers = list(_NUMBER.finditer(line.text))
     if not numbers:
         # Signs alone are part of a listing.

@@ -122,6 +122,12 @@ def test_a_note_ends_above_larger_text_also_on_a_page_of_small_code() -> None:
     assert text.endswith("It stops.\n\n1 See the manual  \nof the broker.")
 
 
+def test_a_bookmark_heads_the_title_with_its_own_numbers() -> None:
+    page = set_lines("2.1 Version 3.9", "It runs.", "2.2 Version 3.8", "It stops.")
+    text, _ = read_pages(add_bookmarks(draw_pdf(page), [(1, 0, "Version 3.9"), (1, 0, "Version 3.8")]))
+    assert text == "# Version 3.9\n\nIt runs.\n\n# Version 3.8\n\nIt stops."
+
+
 LINES = ("The broker keeps every message on the disk until each", "of its readers has taken it, which needs space.")
 
 

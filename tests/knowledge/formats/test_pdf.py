@@ -8,7 +8,6 @@ from collections.abc import Sequence
 import pytest
 
 from knowledge.formats.page_layout import make_lines
-from knowledge.formats.page_segments import get_separator
 from knowledge.formats.pdf import read_pdf
 from knowledge.parsing.limits import FormatError
 from tests.support.pdf_documents import Drawing, add_bookmarks, draw_pdf, write_pdf
@@ -56,6 +55,13 @@ def test_what_stands_where_other_pages_have_their_heads_is_one() -> None:
     heads = ["Running"] * 3 + ["Keeping"] * 3 + ["Stopping"]
     pages = [f"{head}\nText {name}.\nMore {name}." for head, name in zip(heads, "abcdefg", strict=True)]
     assert read_pages(*pages) == [f"Text {name}.\nMore {name}." for name in "abcdefg"]
+
+
+def test_a_head_of_two_texts_is_one_where_the_first_is_the_same() -> None:
+    pages: list[list[Drawing]] = [
+        [(50, 760, 10, "Chapter 2"), (400, 760, 10, f"Of {name}s"), (50, 700, 12, f"Text {name}.")] for name in "abc"
+    ]
+    assert read_drawings(*pages) == [f"Text {name}." for name in "abc"]
 
 
 @pytest.mark.parametrize(("end", "steps"), [("Stop it.", 9), ("|===", 0)])
@@ -271,29 +277,6 @@ def test_an_asterisk_begins_an_item_below_others() -> None:
     (text,) = read_drawings(set_lines("\u2022 a disk", "* of its own", "\u2022 a port", top=700))
     assert text == "- a disk\n  - of its own\n- a port"
     assert read_drawings(set_lines("* as we know", top=700)) == ["\\* as we know"]
-
-
-def test_lines_of_chinese_are_joined_without_a_space() -> None:
-    assert get_separator("\u62a5\u544a", "\u5185\u5bb9") == ""
-    assert get_separator("\u62a5\u544a", "of it") == get_separator("\ud55c\uad6d", "\ud55c\uad6d") == " "
-    assert get_separator("a well-", "known name") == "\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "following", "separator"),
-    [
-        ("see https:", "//example.org/disk", ""),
-        ("see https://example.org/", "disk/start.html", ""),
-        ("see (mailto:ada@example.org?subject=Hello&", "body=It)", ""),
-        ("see https://example.org/the-", "disk", ""),
-        ("programs in /", "usr/sbin", ""),
-        ("files of the disk/", "folder", " "),
-        ("see https://example.org/", "for more", " "),
-        ("as follows:", "a disk", " "),
-    ],
-)
-def test_addresses_go_on_in_the_next_line(text: str, following: str, separator: str) -> None:
-    assert get_separator(text, following) == separator
 
 
 def test_a_line_is_full_where_most_lines_of_the_document_are() -> None:
