@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import dropwhile, pairwise
 
-from knowledge.formats.page_layout import Glyph
+from knowledge.formats.page_segments import LABELS, Glyph
 from knowledge.formats.page_tables import Box
 
 # By how far they stand in: each is that of a list of its own.
@@ -31,7 +31,7 @@ def add_drawn(segments: Iterable[list[Glyph]], boxes: Iterable[Box]) -> list[lis
     read = [glyphs for glyphs in segments if any(not glyph[0].isspace() for glyph in glyphs)]
     if not 0 < len(read) <= MAX_SEGMENTS:
         return read
-    sizes = [max(top - bottom for _, _, bottom, _, top in glyphs) for glyphs in read]
+    sizes = [max(top - bottom for _, _, bottom, _, top in glyphs[_find_text(glyphs) :]) for glyphs in read]
     marks = [box for box in boxes if 0 < box[2] - box[0] < max(sizes)]
     if len(marks) > MAX_MARKS:
         return read
@@ -45,8 +45,10 @@ def add_drawn(segments: Iterable[list[Glyph]], boxes: Iterable[Box]) -> list[lis
     lefts = sorted({round(box[0] + box[2]) for box in bullets.values()})
     for number, (left, _, right, _) in bullets.items():
         sign = BULLETS[min(_find_level(lefts, round(left + right)), len(BULLETS) - 1)]
-        _, _, line_bottom, _, line_top = read[number][0]
-        read[number][:0] = [(sign, left, line_bottom, right, line_top), (" ", right, line_bottom, right, line_top)]
+        start = _find_text(read[number])
+        _, _, line_bottom, _, line_top = read[number][start]
+        bullet = [(sign, left, line_bottom, right, line_top), (" ", right, line_bottom, right, line_top)]
+        read[number][start:start] = bullet
     return read
 
 
@@ -60,7 +62,7 @@ def _is_bullet(box: Box, glyphs: Sequence[Glyph], size: float) -> bool:
     """Return whether a small box, as high as it is wide, stands right before a line, at half of its height."""
     left, bottom, right, top = box
     width, height = right - left, top - bottom
-    _, line_left, line_bottom, _, line_top = glyphs[0]
+    _, line_left, line_bottom, _, line_top = glyphs[_find_text(glyphs)]
     return (
         MIN_BULLET * size < max(width, height) < MAX_BULLET * size
         and abs(width - height) < MAX_DIFFERENCE * max(width, height)
@@ -68,6 +70,12 @@ def _is_bullet(box: Box, glyphs: Sequence[Glyph], size: float) -> bool:
         and line_bottom < bottom
         and top < line_top
     )
+
+
+def _find_text(glyphs: Sequence[Glyph]) -> int:
+    """Return where the text of a line begins: behind the icon of a note."""
+    text = dropwhile(lambda number: glyphs[number][0].isspace() or glyphs[number][0] in LABELS, range(len(glyphs)))
+    return next(text, 0)
 
 
 def _is_underscore(box: Box, glyphs: Sequence[Glyph], size: float) -> bool:

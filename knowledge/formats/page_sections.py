@@ -7,9 +7,17 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
-from knowledge.formats.page_layout import Line
-from knowledge.formats.page_paragraphs import Paragraph, join_pages, make_paragraphs, split_notes
+from knowledge.formats.page_paragraphs import (
+    Layout,
+    Paragraph,
+    find_layout,
+    join_pages,
+    make_paragraphs,
+    split_notes,
+)
+from knowledge.formats.page_segments import Line
 
 Bookmark = tuple[int, str]
 _SECTION = re.compile(r"\d{1,3}(?:\.\d{1,3}){0,5}\.?\s")
@@ -71,11 +79,13 @@ def make_sections(pages: Sequence[list[Line]], bookmarks: Mapping[int, Sequence[
     What stands above the first bookmark has no title.
     """
     sections: list[Section] = []
+    layout = find_layout([line for page in pages for line in page])
     foot = floor = min((line.bottom for page in pages for line in page), default=0.0)
     for page, lines_and_notes in enumerate(pages, 1):
         lines, notes = split_notes(lines_and_notes)
         headings = _place_bookmarks([line.text for line in lines], bookmarks.get(page - 1, ()))
-        first = _make_paragraphs(lines[: headings[0][0] if headings else len(lines)], page)
+        make = partial(_make_paragraphs, page=page, layout=layout)
+        first = make(lines[: headings[0][0] if headings else len(lines)])
         if first and sections and (before := sections[-1].paragraphs):
             # What goes on belongs to where it began.
             first = first[join_pages(before[-1], first[0], foot) :]
@@ -85,16 +95,18 @@ def make_sections(pages: Sequence[list[Line]], bookmarks: Mapping[int, Sequence[
             sections.append(Section("" if bookmarks else f"Page {page}", 1, page, first))
         for index, (_, start, level, title) in enumerate(headings):
             end = headings[index + 1][0] if index + 1 < len(headings) else len(lines)
-            sections.append(Section(title, level, page, _make_paragraphs(lines[start:end], page)))
-        if sections and notes:
-            sections[-1].notes += _make_paragraphs(notes, page)
+            sections.append(Section(title, level, page, make(lines[start:end])))
+        for place, note in notes if sections else ():
+            # The last sections start on the page, the one before them goes on there.
+            begun = bisect_right([first for first, *_ in headings], place)
+            sections[max(0, len(sections) - 1 - len(headings) + begun)].notes += make(note)
         # Above notes, a page ends earlier.
         foot = lines[-1].bottom if lines and notes else floor
     return sections
 
 
-def _make_paragraphs(lines: Sequence[Line], page: int) -> list[Paragraph]:
-    paragraphs = make_paragraphs(lines)
+def _make_paragraphs(lines: Sequence[Line], page: int, layout: Layout) -> list[Paragraph]:
+    paragraphs = make_paragraphs(lines, layout)
     for paragraph in paragraphs:
         paragraph.pages = [page] * (len(paragraph.cells) or paragraph.text.count("\n") + 1)
     return paragraphs
@@ -106,7 +118,7 @@ def _place_bookmarks(lines: Sequence[str], bookmarks: Sequence[Bookmark]) -> lis
     One that stands nowhere on its page begins where the one before it does: at the top, if it is the first.
     """
     spans: dict[str, tuple[int, int]] = {}
-    for normalize in (_normalize, _close_up):
+    for normalize in (_normalize, _close_up_unnumbered, _close_up):
         for number, line in reversed(list(enumerate(lines))):
             following_line = lines[number + 1] if number + 1 < len(lines) else ""
             spans[normalize(line + following_line)] = (number, number + 2)
@@ -121,6 +133,10 @@ def _place_bookmarks(lines: Sequence[str], bookmarks: Sequence[Bookmark]) -> lis
 
 def _close_up(text: str) -> str:
     return "".join(text.casefold().split())
+
+
+def _close_up_unnumbered(text: str) -> str:
+    return _close_up(_SECTION.sub("", text, count=1)) if _SECTION.match(text) else _close_up(text)
 
 
 def _normalize(text: str) -> str:

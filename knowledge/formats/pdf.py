@@ -5,8 +5,8 @@ from __future__ import annotations
 import ctypes
 import re
 import sys
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import closing
 from dataclasses import replace
 from itertools import chain, islice, takewhile
@@ -16,9 +16,10 @@ from core.markup.document import Block
 from core.markup.writer import MAX_HEADING_LEVEL, write_markdown
 from knowledge.formats.inline import escape, make_code
 from knowledge.formats.page_drawn import add_drawn
-from knowledge.formats.page_layout import Glyph, Line, make_lines, mark_code, mark_framed
+from knowledge.formats.page_layout import make_lines, mark_code, mark_framed
 from knowledge.formats.page_paragraphs import Paragraph
 from knowledge.formats.page_sections import Bookmark, Section, find_headings, make_sections
+from knowledge.formats.page_segments import Glyph, Line
 from knowledge.formats.page_tables import Box, find_frames, find_grids
 from knowledge.parsing.limits import FormatError, ParseLimits, map_parser_errors
 
@@ -29,8 +30,8 @@ _NUMBER = re.compile(r"\d+")
 # What items begin with, each in a line of its own.
 _BULLET = re.compile(r"[\u2022\u2023\u2043\u25a0\u25aa\u25cb\u25cf]\s")
 # Elsewhere they are signs of formulas and sentences.
-_INNER_BULLETS = ("\u25e6 ", "\u2013 ")
-_ITEM_START = re.compile(rf"\n(?={_BULLET.pattern}|[\u25e6\u2013] )")
+_INNER_BULLETS = ("\u25e6 ", "\u2013 ", "* ")
+_ITEM_START = re.compile(rf"\n(?={_BULLET.pattern}|[\u25e6\u2013*] )")
 _ROMAN_NUMBER = re.compile(r"(?<![^ ])[ivxlc]{1,8}$")
 # Where running heads and page numbers are: so many lines at the top of a page, and at its foot.
 EDGE_LINES = 3
@@ -38,11 +39,15 @@ EDGE_LINES = 3
 MIN_PART_CHARS = 4
 # What so many pages have there is no text of its own.
 MIN_REPEATS = 3
+MIN_HEADS_SHARE = 0.8
+# Not more than so many points lower or higher.
+MAX_HEAD_SHIFT = 4.0
 MAX_PAGE_DIGITS = 6
 MAX_LIST_DEPTH = 6
 MAX_BOOKMARKS = 5_000
 # More are a drawing.
 MAX_OBJECTS = 5_000
+MIN_PAGE_SHARE = 0.9
 # How far from the corner of its page text may be, in points.
 MAX_PLACE = 100_000.0
 # What the library writes for a hyphen at the end of a line, and for the end of a line.
@@ -103,10 +108,17 @@ def _read_lines(document: Any, number: int, limits: ParseLimits) -> list[Line]:
     with closing(page), closing(page.get_textpage()) as text_page:
         turn = _TURNS[page.get_rotation()]
         paths = list(_iter_paths(page, turn))
-        lines = make_lines(add_drawn(_iter_segments(text_page, turn), paths), find_grids(paths))
-    mark_framed(lines, find_frames(paths))
+        frames = [frame for frame in find_frames(paths) if not _is_page(frame, page.get_size())]
+        lines = make_lines(add_drawn(_iter_segments(text_page, turn), paths), find_grids(paths), frames)
+    mark_framed(lines, frames)
     limits.consume("\n".join(line.text for line in lines))
     return lines
+
+
+def _is_page(frame: Box, size: tuple[float, float]) -> bool:
+    """Return whether an area is the ground of a page."""
+    left, bottom, right, top = frame
+    return right - left > MIN_PAGE_SHARE * size[0] and top - bottom > MIN_PAGE_SHARE * size[1]
 
 
 def _iter_paths(page: Any, turn: _Turn) -> Iterator[Box]:
@@ -155,11 +167,24 @@ def _strip_edges(pages: Sequence[list[Line]]) -> list[list[Line]]:
         for line in lines:
             pages_by_key[_get_place(line)].add(number)
         for line in chain(*_find_edges(lines)):
-            for key in _get_edge_keys(line.text, number):
+            for key in _get_edge_keys(line, number):
                 pages_by_key[key].add(number)
     many = max(MIN_REPEATS, len(pages) // 4)
     repeated = {key for key, numbers in pages_by_key.items() if len(numbers) >= (MIN_REPEATS if key[0] else many)}
-    return [_strip_page(lines, number, repeated) for number, lines in enumerate(pages)]
+    heads = chain.from_iterable(_find_heads(lines, number, repeated) for number, lines in enumerate(pages))
+    edges = chain.from_iterable(_find_edges(lines) for lines in pages)
+    counts = Counter(map(_get_height, {id(line): line for line in chain.from_iterable(edges)}.values()))
+    # Where nearly all that stands there is a head, the others are: a short chapter has its own on a single page.
+    repeated |= {
+        height
+        for height, count in Counter(map(_get_height, heads)).items()
+        if count >= max(many, MIN_HEADS_SHARE * counts[height])
+    }
+    stripped = [{id(line) for line in _find_heads(lines, number, repeated)} for number, lines in enumerate(pages)]
+    return [
+        [line for line in lines if id(line) not in ids and _get_place(line) not in repeated]
+        for lines, ids in zip(pages, stripped, strict=True)
+    ]
 
 
 def _find_edges(lines: Sequence[Line]) -> tuple[Sequence[Line], Sequence[Line]]:
@@ -168,38 +193,50 @@ def _find_edges(lines: Sequence[Line]) -> tuple[Sequence[Line], Sequence[Line]]:
     return by_height[::-1][:EDGE_LINES], by_height[:EDGE_LINES]
 
 
+def _find_heads(lines: Sequence[Line], page: int, repeated: Set[_Key]) -> list[Line]:
+    """Return the lines at the edges of a page that other pages have there, too."""
+    heads = {
+        id(line): line
+        for edge in _find_edges(lines)
+        for line in takewhile(
+            lambda line: not repeated.isdisjoint([*_get_edge_keys(line, page), _get_height(line)]), edge
+        )
+    }
+    return list(heads.values())
+
+
 def _get_place(line: Line) -> _Key:
     return ("", line.text, round(line.left), round(line.bottom))
 
 
-def _get_edge_keys(line: str, page: int) -> list[_Key]:
+def _get_height(line: Line) -> _Key:
+    return ("at", round(line.bottom), round(line.size))
+
+
+def _get_edge_keys(line: Line, page: int) -> list[_Key]:
     """Return by what a line is the same on other pages: its words, or a number that runs with them.
 
-    Such a number has the same words around it, or is at an end of the line on many pages.
+    Such words stand at the same height, or on many pages; such a number has the same words around it, or is at an end
+    of the line on many pages.
     """
-    roman = _ROMAN_NUMBER.sub("#", line)
-    if roman != line:
+    roman = _ROMAN_NUMBER.sub("#", line.text)
+    if roman != line.text:
         return [(roman,)]
-    numbers = list(_NUMBER.finditer(line))
+    step = int(line.bottom / MAX_HEAD_SHIFT)
+    # Of two texts, that of the chapter is on more pages than that of the section.
+    texts = [text for text in (line.text, *(line.parts or ())) if any(map(str.isalnum, text))]
+    keys: list[_Key] = [("", line.text), *((text, place) for text in texts for place in (step, step + 1))]
+    numbers = list(_NUMBER.finditer(line.text))
     if not numbers:
-        return [(line,)]
-    words = _NUMBER.sub("#", line)
-    keys: list[_Key] = [(line,)]
+        # Signs alone are part of a listing.
+        return keys if any(map(str.isalpha, line.text)) else []
+    words = _NUMBER.sub("#", line.text)
     for number in (numbers[0], numbers[-1]):
         if len(number[0]) < MAX_PAGE_DIGITS:
             keys.append((words, int(number[0]) - page))
-            if not number.start() or number.end() == len(line):
+            if not number.start() or number.end() == len(line.text):
                 keys.append(("", int(number[0]) - page))
     return keys
-
-
-def _strip_page(lines: list[Line], page: int, repeated: set[_Key]) -> list[Line]:
-    stripped = {
-        id(line)
-        for edge in _find_edges(lines)
-        for line in takewhile(lambda line: repeated.intersection(_get_edge_keys(line.text, page)), edge)
-    }
-    return [line for line in lines if id(line) not in stripped and _get_place(line) not in repeated]
 
 
 def _read_bookmarks(document: Any) -> Mapping[int, Sequence[Bookmark]]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from knowledge.formats.page_drawn import add_drawn
+from knowledge.formats.page_layout import make_lines
 from knowledge.formats.pdf import read_pdf
 from tests.support.pdf_documents import Area, Drawing, draw_pdf
 
@@ -22,6 +24,13 @@ def test_a_square_before_a_line_is_its_bullet() -> None:
     ]
     bullets = [(60.0, 721.5, 4.0, 4.0), (80.5, 701.5, 4.0, 4.0), (60.0, 681.5, 4.0, 4.0)]
     assert read_page(page, *bullets) == "It has parts:\n\n- a disk\n  - with space\n- a network"
+
+
+def test_a_bullet_between_an_icon_and_its_text_begins_an_item() -> None:
+    icon = ("\uf0eb", 50.0, 90.0, 70.0, 120.0)
+    words = [(sign, 100.0 + 6 * place, 100.0, 106.0 + 6 * place, 112.0) for place, sign in enumerate("Take it")]
+    (glyphs,) = add_drawn([[icon, (" ", 70.0, 90.0, 74.0, 120.0), *words]], [(91.0, 103.0, 96.0, 108.0)])
+    assert [line.text for line in make_lines([glyphs])] == ["TIP:\n\u2022 Take it"]
 
 
 def test_what_is_drawn_elsewhere_is_no_bullet() -> None:

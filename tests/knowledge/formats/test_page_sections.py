@@ -54,6 +54,33 @@ def test_another_listing_does_not_go_on(top: float, left: float) -> None:
     assert text.count("```") == 4
 
 
+@pytest.mark.parametrize("sign", ["|===", "}"])
+def test_a_short_line_of_code_goes_on_from_the_page_before(sign: str) -> None:
+    first = [*set_lines("Run it:", top=100), *set_lines("`def run():", "`    start()", top=62)]
+    text, _ = read_section(first, set_lines(f"`{sign}", left=50))
+    assert text == f"Run it:\n\n```\ndef run():\n    start()\n{sign}\n```"
+
+
+def test_a_short_line_where_code_stands_in_boxes_is_code() -> None:
+    boxes = [(40.0, 695.0, 400.0, 15.0), (40.0, 595.0, 400.0, 15.0)]
+    pages = [set_lines("`start(broker)", top=700), set_lines("`<<<", top=700), set_lines("Wait.", left=60, top=600)]
+    text, _ = read_section(*pages, areas=boxes)
+    assert text == "```\nstart(broker)\n```\n\n```\n<<<\n```\n\nWait."
+
+
+def test_the_ground_of_a_page_is_no_box() -> None:
+    pages = [set_lines("`start(broker)", left=70), [*set_lines("Wait."), *set_lines("`<<<", top=600, left=70)]]
+    text, _ = read_section(*pages, areas=[(-5.0, 0.0, 610.0, 800.0)])
+    assert text == "```\nstart(broker)\n```\n\nWait.\n\n<<<"
+
+
+def test_a_term_at_the_foot_of_a_page_does_not_go_on_in_another_font() -> None:
+    text, _ = read_section(set_lines("first term", top=60, size=10.4), set_lines("what it means"))
+    assert text == "first term\n\nwhat it means"
+    text, _ = read_section(set_lines("first we say", top=60), set_lines("what it means"))
+    assert text == "first we say what it means"
+
+
 def test_a_table_goes_on_without_its_header() -> None:
     rules = [(50.0, 700.0 - 30 * row, 300.0, 1.0) for row in range(3)]
     rules += [(place, 640.0, 1.0, 61.0) for place in (50.0, 150.0, 350.0)]
@@ -75,6 +102,30 @@ def test_notes_follow_the_text_of_their_section() -> None:
     note = (50.0, 100.0, 8.0, "1 See the manual.")
     text, _ = read_section([*first, note], set_lines("It waits."))
     assert text == "The broker keeps messages\n\nIt stops.\n\nIt waits.\n\n1 See the manual."
+
+
+def test_notes_stand_below_the_section_of_their_mark() -> None:
+    first = [(50, 700, 10, "The broker keeps messages"), (176.5, 704, 6, "1"), *set_lines("Stop", "Now.", top=600)]
+    notes = [(50.0, 100.0, 8.0, "1 See the manual."), (50.0, 90.0, 8.0, "It has a page"), (50.0, 80.0, 8.0, "1 more.")]
+    pages = draw_pdf([START, *first, *notes], set_lines("It waits."))
+    text, _ = read_pages(add_bookmarks(pages, [(1, 0, "Start"), (1, 0, "Stop")]))
+    below, _, after = text.partition("\n\n# Stop\n\n")
+    assert below.split("\n\n", 2)[1:] == ["The broker keeps messages", "1 See the manual.  \nIt has a page  \n1 more."]
+    assert after == "Now.\n\nIt waits."
+
+
+def test_a_note_ends_above_larger_text_also_on_a_page_of_small_code() -> None:
+    code = set_lines(*(f"`start({number})" for number in range(9)), top=560, size=7)
+    first = [(50, 700, 10, "The broker keeps messages"), (176.5, 704, 6, "1"), *code]
+    notes = [(50.0, 100.0, 8.0, "1 See the manual"), (50.0, 90.0, 8.0, "of the broker."), (50, 60, 10, "It stops.")]
+    text, _ = read_section([*first, *notes])
+    assert text.endswith("It stops.\n\n1 See the manual  \nof the broker.")
+
+
+def test_a_bookmark_heads_the_title_with_its_own_numbers() -> None:
+    page = set_lines("2.1 Version 3.9", "It runs.", "2.2 Version 3.8", "It stops.")
+    text, _ = read_pages(add_bookmarks(draw_pdf(page), [(1, 0, "Version 3.9"), (1, 0, "Version 3.8")]))
+    assert text == "# Version 3.9\n\nIt runs.\n\n# Version 3.8\n\nIt stops."
 
 
 LINES = ("The broker keeps every message on the disk until each", "of its readers has taken it, which needs space.")

@@ -51,6 +51,29 @@ def test_heads_of_left_and_right_pages_are_left_out() -> None:
     assert read_pages(*pages) == [f"Text {name}." for name in "abcdef"]
 
 
+def test_what_stands_where_other_pages_have_their_heads_is_one() -> None:
+    heads = ["Running"] * 3 + ["Keeping"] * 3 + ["Stopping"]
+    pages = [f"{head}\nText {name}.\nMore {name}." for head, name in zip(heads, "abcdefg", strict=True)]
+    assert read_pages(*pages) == [f"Text {name}.\nMore {name}." for name in "abcdefg"]
+
+
+def test_a_head_of_two_texts_is_one_where_the_first_is_the_same() -> None:
+    pages: list[list[Drawing]] = [
+        [(50, 760, 10, "Chapter 2"), (400, 760, 10, f"Of {name}s"), (50, 700, 12, f"Text {name}.")] for name in "abc"
+    ]
+    assert read_drawings(*pages) == [f"Text {name}." for name in "abc"]
+
+
+@pytest.mark.parametrize(("end", "steps"), [("Stop it.", 9), ("|===", 0)])
+def test_what_stands_at_other_heights_or_has_no_letters_is_no_head(end: str, steps: int) -> None:
+    others = [[(50.0, 700.0, 12.0, f"Text {name}.")] for name in "abcdefghijklmn"]
+    pages: list[list[Drawing]] = [
+        [(50, 700, 12, f"Text {name}."), (50, 600 - steps * number, 12, end)] for number, name in enumerate("xyz")
+    ]
+    texts = read_drawings(*pages, *others)
+    assert [text.replace("\\", "").split("\n\n") for text in texts[:3]] == [[f"Text {name}.", end] for name in "xyz"]
+
+
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
@@ -242,6 +265,45 @@ def test_what_has_bullets_is_a_list() -> None:
     assert text == "It has\n\n- a disk\n- a port\n  - of its own\n- a name\n- a user.\n\nIt runs."
 
 
+def test_what_hangs_below_an_item_is_part_of_it_in_another_size() -> None:
+    items = [*set_lines("\u2022 a disk"), *set_lines("(in the manual)", top=688, left=57, size=8)]
+    (text,) = read_drawings([*items, *set_lines("\u2022 a port", top=674)])
+    assert text == "- a disk\n  (in the manual)\n- a port"
+    (text,) = read_drawings([*set_lines("\u2022 a disk"), *set_lines("A caption", top=688, size=8)])
+    assert text == "- a disk\n\nA caption"
+
+
+def test_an_asterisk_begins_an_item_below_others() -> None:
+    (text,) = read_drawings(set_lines("\u2022 a disk", "* of its own", "\u2022 a port", top=700))
+    assert text == "- a disk\n  - of its own\n- a port"
+    assert read_drawings(set_lines("* as we know", top=700)) == ["\\* as we know"]
+
+
+def test_a_line_is_full_where_most_lines_of_the_document_are() -> None:
+    note = ("The broker keeps every message on", "Linux.")
+    others = [set_lines(f"This one keeps each message{end}", end, left=90) for end in (" or so", ", too", " also")]
+    (text, *_) = read_drawings(set_lines(*note, left=90), *others)
+    assert text == "The broker keeps every message on Linux."
+    (text, *_) = read_drawings(set_lines(*note, left=90))
+    assert text == "The broker keeps every message on\nLinux."
+
+
+def test_lines_that_are_set_to_the_right_are_not_joined() -> None:
+    lines = ("said the broker who keeps all of it", "in the manual of the broker and of its disk.")
+    page: list[Drawing] = [(344, 700, 10, lines[0]), (300, 688, 10, lines[1])]
+    others = [set_lines(f"{lines[1][:-5]}{end}", f"It stops its {end}.", left=300) for end in ("disk", "port", "user")]
+    assert read_drawings(page, *others)[0] == "\n".join(lines)
+
+
+def test_paragraphs_of_single_lines_are_not_joined() -> None:
+    """The distance of the lines of a sentence tells where a paragraph ends, on a page without any that of others."""
+    paragraphs = ["It runs on each disk.", "It stops on each port.", "It waits for each user.", "It is asked."]
+    single = [drawing for number, text in enumerate(paragraphs) for drawing in set_lines(text, top=600 - 21 * number)]
+    sentence = set_lines("The broker keeps every message on", "the disk until it was read by", "each of its readers.")
+    assert read_drawings([*sentence, *single])[0].split("\n\n")[1:] == paragraphs
+    assert read_drawings(single, sentence)[0].split("\n\n") == paragraphs
+
+
 def test_bullets_of_a_font_of_signs_are_bullets() -> None:
     segments = [[(sign, 10.0 * place, 0.0, 10.0 * place + 9, 10.0) for place, sign in enumerate("\uf0b7 disk")]]
     assert [line.text for line in make_lines(segments)] == ["\u2022 disk"]
@@ -355,6 +417,11 @@ def test_icons_of_notes_are_read_as_their_labels() -> None:
     mark = ("\uf0eb", 90.0, 100.0, 96.0, 112.0)
     assert [line.text for line in make_lines([[icon, *words]])] == ["TIP: Take it"]
     assert [line.text for line in make_lines([[mark, *words]])] == ["Take it"]
+
+
+@pytest.mark.parametrize(("height", "expected"), [(694, "2 It keeps\nall of it."), (660, "2\n\nIt keeps\nall of it.")])
+def test_a_number_beside_the_middle_of_a_text_stands_before_it(height: float, expected: str) -> None:
+    assert read_drawings([(50, height, 8, "2"), *set_lines("It keeps", "all of it.", left=65)]) == [expected]
 
 
 def test_a_bookmark_heads_the_line_that_has_its_number() -> None:
