@@ -94,6 +94,11 @@ def load_tests(places: Sequence[str]) -> None:
     # What cannot be loaded, the workers report.
     with redirect_stdout(io.StringIO()):
         pytest.main(["--collect-only", "-p", "no:cacheprovider", *places], plugins=[_NoTests()])
+    # After the plugin of pytest, which rewrites it.
+    from hypothesis.internal.conjecture.providers import _get_local_constants
+
+    # Or else each worker reads the constants of all that is loaded: two seconds, where hypothesis has not kept them.
+    _get_local_constants()
 
 
 class _NoTests:
