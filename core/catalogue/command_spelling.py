@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
-from functools import cache
+from functools import lru_cache
 
 from core.catalogue.en import English
 
@@ -33,7 +33,7 @@ def spell_texts(texts: English, spell: Spell) -> English:
     '`/kimas faq list NUMBER` shows one in full.'
     """
     spelled_texts = copy(texts)
-    for name in _find_names(type(texts)):
+    for name in _find_names(texts):
         value: str | Mapping[str, str] = getattr(texts, name)
         if isinstance(value, str):
             setattr(spelled_texts, name, _spell(value, spell))
@@ -42,11 +42,11 @@ def spell_texts(texts: English, spell: Spell) -> English:
     return spelled_texts
 
 
-@cache
-def _find_names(language: type[English]) -> tuple[str, ...]:
+@lru_cache(maxsize=8)
+def _find_names(texts: English) -> tuple[str, ...]:
     """Return the names of the texts that have commands: one of twenty."""
-    texts = {name: getattr(language, name) for name in dir(language) if not name.startswith("_")}
-    return tuple(name for name, text in texts.items() if any(map(_COMMAND.search, _list_texts(text))))
+    values = {name: getattr(texts, name) for name in dir(texts) if not name.startswith("_")}
+    return tuple(name for name, value in values.items() if any(map(_COMMAND.search, _list_texts(value))))
 
 
 def _list_texts(value: str | Mapping[str, str]) -> Iterable[str]:
