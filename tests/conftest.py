@@ -20,6 +20,7 @@ from tests.support.deployment import logging_as_it_was
 from tests.support.embedding_model import share_model
 from tests.support.fork_server import load_model_client
 from tests.support.forked import fork_workers, start_server, stop_server
+from tests.support.forked_parsers import fork_parsers
 from tests.support.journal_copies import JournalCopies
 from tests.support.peers.weaviate_server import NO_BINARY
 from tests.support.postgres_journal import postgres_journal, postgres_server
@@ -118,6 +119,7 @@ def _made_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         share_model(patch, shared_folder / "embedding-model")
         share_authorities(patch)
         JournalCopies(folder).install(patch)
+        fork_parsers(patch)
         # With more workers than processors, what has a lower priority would hardly get its turn.
         for module in (batches, local):
             patch.setattr(module, "lower_thread_priority", lambda: None)

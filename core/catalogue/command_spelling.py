@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
+from functools import lru_cache
 
 from core.catalogue.en import English
 
@@ -32,13 +33,24 @@ def spell_texts(texts: English, spell: Spell) -> English:
     '`/kimas faq list NUMBER` shows one in full.'
     """
     spelled_texts = copy(texts)
-    for name in (name for name in dir(texts) if not name.startswith("_")):
+    for name in _find_names(texts):
         value: str | Mapping[str, str] = getattr(texts, name)
         if isinstance(value, str):
             setattr(spelled_texts, name, _spell(value, spell))
         else:
             setattr(spelled_texts, name, {key: _spell(text, spell) for key, text in value.items()})
     return spelled_texts
+
+
+@lru_cache(maxsize=8)
+def _find_names(texts: English) -> tuple[str, ...]:
+    """Return the names of the texts that have commands: one of twenty."""
+    values = {name: getattr(texts, name) for name in dir(texts) if not name.startswith("_")}
+    return tuple(name for name, value in values.items() if any(map(_COMMAND.search, _list_texts(value))))
+
+
+def _list_texts(value: str | Mapping[str, str]) -> Iterable[str]:
+    return (value,) if isinstance(value, str) else value.values()
 
 
 def _spell(text: str, spell: Spell) -> str:

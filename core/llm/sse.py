@@ -317,7 +317,7 @@ def parse_moderation(body: object) -> list[str]:
     names: list[str] = []
     for result in results:
         categories = result.get("categories")
-        flags = categories.items() if isinstance(categories, Mapping) else ()
+        flags = categories.items() if isinstance(categories, dict) else ()
         if result["flagged"]:
             names += [str(name)[:MAX_CATEGORY_CHARS] for name, is_set in flags if is_set is True] or ["flagged"]
     return names[:MAX_CATEGORIES]
@@ -346,10 +346,10 @@ class ToolCalls:
 
     def add(self, message: object) -> None:
         """Take the calls of a message, or of a piece of one."""
-        pieces = _filter_mappings(message.get("tool_calls")) if isinstance(message, Mapping) else []
+        pieces = _filter_mappings(message.get("tool_calls")) if isinstance(message, dict) else []
         for position, piece in enumerate(pieces):
             function = piece.get("function")
-            if isinstance(function, Mapping):
+            if isinstance(function, dict):
                 self._add_piece(str(piece.get("id") or ""), str(piece.get("index", position)), function)
 
     def _add_piece(self, call_id: str, index: str, function: Mapping[str, Any]) -> None:
@@ -415,7 +415,7 @@ def _merge_texts(chunks: Iterator[StreamChunk]) -> Iterator[StreamChunk]:
 def _require_reply(body: object) -> Mapping[str, Any]:
     # Gemini's compatible endpoint wraps its errors in a list.
     body = next(iter(_filter_mappings(body)), body)
-    if not isinstance(body, Mapping):
+    if not isinstance(body, dict):
         raise InvalidReplyError(f"a reply that is no object but {type(body).__name__}")
     _raise_error(body)
     return body
@@ -424,7 +424,7 @@ def _require_reply(body: object) -> Mapping[str, Any]:
 def _raise_error(body: Mapping[str, Any]) -> None:
     error = body.get("error") or (body if body.get("object") == "error" else None)
     if error:
-        details = error if isinstance(error, Mapping) else {}
+        details = error if isinstance(error, dict) else {}
         code = details.get("code")
         status = code if isinstance(code, int) and 400 <= code < 600 else None
         raise InvalidReplyError(describe_error(error) or str(error), status)
@@ -432,14 +432,14 @@ def _raise_error(body: Mapping[str, Any]) -> None:
 
 def _is_json(line: bytes) -> bool:
     try:
-        return isinstance(json.loads(line), Mapping)
+        return isinstance(json.loads(line), dict)
     except (ValueError, RecursionError):
         return False
 
 
 def _read_message(message: object) -> tuple[str, bool]:
     """Return the text of a message or a part of one, and whether there is text or reasoning in it."""
-    if not isinstance(message, Mapping):
+    if not isinstance(message, dict):
         return "", False
     # A model that declines may say so in a field of its own.
     text = _content_text(message.get("content")) or _content_text(message.get("refusal"))
@@ -447,7 +447,7 @@ def _read_message(message: object) -> tuple[str, bool]:
 
 
 def _filter_mappings(values: object) -> list[Mapping[str, Any]]:
-    return [value for value in values if isinstance(value, Mapping)] if isinstance(values, list) else []
+    return [value for value in values if isinstance(value, dict)] if isinstance(values, list) else []
 
 
 def _content_text(content: object) -> str:
@@ -461,12 +461,12 @@ def _content_text(content: object) -> str:
 
 def _find_usage(event: Mapping[str, Any], choices: Sequence[Mapping[str, Any]]) -> object:
     """Return the token counts of an event; some servers have them in a choice, or in a part of their own."""
-    places = (event, *choices, *(part for part in event.values() if isinstance(part, Mapping)))
+    places = (event, *choices, *(part for part in event.values() if isinstance(part, dict)))
     return next((usage for place in places if (usage := place.get("usage"))), None)
 
 
 def _parse_usage(usage: object) -> StreamChunk:
-    usage = usage if isinstance(usage, Mapping) else {}
+    usage = usage if isinstance(usage, dict) else {}
     return StreamChunk(
         "", _parse_token_count(usage.get("prompt_tokens")), _parse_token_count(usage.get("completion_tokens"))
     )

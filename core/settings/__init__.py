@@ -112,6 +112,8 @@ from core.settings.sources import (
     WebsiteSource as WebsiteSource,
 )
 
+_VALUES_WITHOUT_SECRETS = (str, int, float, tuple, list, frozenset, Path)
+
 
 class Settings(PlatformsSection):
     """The whole configuration."""
@@ -410,9 +412,13 @@ def iter_secrets(value: object, path: tuple[str, ...] = ()) -> Iterator[tuple[st
     """Yield every secret of a section by its dotted path."""
     if isinstance(value, Secret):
         yield ".".join(path), value
-    elif isinstance(value, Section):
-        for name in type(value).model_fields:
-            yield from iter_secrets(getattr(value, name), (*path, name))
+        return
+    items: Iterable[tuple[object, object]] = ()
+    if isinstance(value, Section):
+        items = value
     elif isinstance(value, Mapping):
-        for name, item in value.items():
+        items = value.items()
+    for name, item in items:
+        # Nearly everything is one of these, and each opening of a configuration asks several times.
+        if item is not None and not isinstance(item, _VALUES_WITHOUT_SECRETS):
             yield from iter_secrets(item, (*path, str(name)))

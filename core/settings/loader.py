@@ -23,7 +23,7 @@ from pydantic import BaseModel, ValidationError
 from core.errors import ConfigurationError
 from core.settings import ENV_VARIABLE_PATTERN, Secret, Settings
 from core.settings.former_keys import describe_former_key
-from core.settings.schema import SettingKey, find_kind, iter_setting_keys
+from core.settings.schema import SettingKey, find_keys, find_kind, list_setting_keys
 from core.settings.validation_errors import describe_error, did_you_mean, error_path
 from core.settings.yaml_file import KeyPath, YamlFileError, read_yaml
 
@@ -69,7 +69,7 @@ def load_settings(
     `variable_files` has the files that set variables of the environment, by the variables' names. Raises
     `ConfigurationError` with one line per error.
     """
-    draft = _Draft(tuple(iter_setting_keys()), variable_files)
+    draft = _Draft(variable_files)
     for rank, file in enumerate(files):
         draft.add_file(rank, file)
     draft.raise_errors()
@@ -108,7 +108,6 @@ class _Layer:
 class _Draft:
     """The configuration while it is built: raw data, the origin of each key, and the errors so far."""
 
-    keys: tuple[SettingKey, ...]
     variable_files: Mapping[str, Path]
     data: dict[str | int, Any] = field(default_factory=dict)
     origins: dict[KeyPath, _Layer] = field(default_factory=dict)
@@ -137,7 +136,7 @@ class _Draft:
         if not name.startswith(ENV_PREFIX) or name.startswith(TEST_ENV_PREFIX):
             return True
         path = self.resolve_spelling(tuple(name.removeprefix(ENV_PREFIX).lower().split("__")))
-        key = next((key for key in self.keys if key.matches(path)), None)
+        key = next(find_keys(path), None)
         if key is None:
             return False
         # A secret may be in the environment itself: then this variable is its source.
@@ -157,7 +156,7 @@ class _Draft:
         if not separator or not all(path):
             self.errors.append((rank, 0, "--set: must be path.to.key=value"))
             return
-        is_text = any(key.matches(path) and key.is_text() for key in self.keys)
+        is_text = any(key.is_text() for key in find_keys(path))
         layer = _Layer(rank, Path.cwd(), lambda _: (0, "--set"))
         self.merge(_nest_value(path, text if is_text else parse_value(text)), layer)
 
@@ -180,7 +179,7 @@ class _Draft:
                 if problem := describe_former_key([step.lower() for step in steps]):
                     self.errors.append((rank, 0, f"{self.describe_variable(name)}: {problem}"))
                     continue
-                candidates = {_variable_name(key, steps) for key in self.keys}
+                candidates = {_variable_name(key, steps) for key in list_setting_keys()}
                 nearest_name = get_close_matches(name, candidates, n=1, cutoff=0)[0]
                 self.errors.append(
                     (rank, 0, f"{self.describe_variable(name)}: names no setting; the nearest is {nearest_name}")
@@ -193,7 +192,7 @@ class _Draft:
             path = (*parent, name)
             self.origins[path] = layer
             if isinstance(value, Mapping):
-                is_secret = any(key.matches(path) and key.is_secret() for key in self.keys)
+                is_secret = any(key.is_secret() for key in find_keys(path))
                 if is_secret or not isinstance(target.get(name), dict):
                     target[name] = {}
                 self.merge(value, layer, path)
@@ -238,9 +237,9 @@ class _Draft:
         kind = find_kind(self.data, path)
         if path[0] == "sources" and path[-1] == "url" and kind == "git":
             return value.startswith((".", "/", "~")) or (bool(value) and os.path.isdir(base / value))
-        return bool(value) and any(
-            (key.matches(path, kind) and key.is_path()) or (key.matches(path[:-1], kind) and key.is_path_mapping())
-            for key in self.keys
+        return bool(value) and (
+            any(key.is_path() for key in find_keys(path, kind))
+            or any(key.is_path_mapping() for key in find_keys(path[:-1], kind))
         )
 
     def is_missing_path(self, path: KeyPath, value: str) -> bool:
@@ -260,7 +259,7 @@ class _Draft:
         Files in the sections `unchecked_sections` may be missing.
         """
         for _, path, value in self.leaves():
-            is_secret = any(key.matches(path[:-1]) and key.is_secret() for key in self.keys)
+            is_secret = any(key.is_secret() for key in find_keys(path[:-1]))
             is_optional = is_secret and (not check_secrets or path[0] in unused_sections)
             if not isinstance(value, str) or is_optional or path[0] == "data_dir":
                 continue
@@ -291,7 +290,7 @@ class _Draft:
         except ValidationError as error:
             for detail in error.errors(include_url=False):
                 path = error_path(detail, self.data)
-                text = describe_error(detail, path, self.data, self.keys)
+                text = describe_error(detail, path, self.data, list_setting_keys())
                 # Errors of the whole model repeat earlier ones, with a less exact place.
                 if path or not self.errors:
                     path, text = self.split_place(path, text)
@@ -311,7 +310,7 @@ def validate(kind: type[Model], values: Mapping[str, Any]) -> Model:
     try:
         return kind.model_validate(values)
     except ValidationError as error:
-        keys = list(iter_setting_keys())
+        keys = list_setting_keys()
         details = [(detail, error_path(detail, values)) for detail in error.errors(include_url=False)]
         raise ConfigurationError(
             [": ".join((*map(str, path[-1:]), describe_error(detail, path, values, keys))) for detail, path in details]
@@ -326,7 +325,7 @@ def get_secret_values(settings: Settings) -> tuple[str, ...]:
 def find_missing_sources(settings: Settings) -> tuple[str, ...]:
     """Return the names of the sources that read a folder or file of this machine which does not exist now."""
     sections = {name: source.model_dump(mode="json") for name, source in settings.sources.items()}
-    draft = _Draft(tuple(iter_setting_keys()), {}, {"sources": sections})
+    draft = _Draft({}, {"sources": sections})
     paths = (path for _, path, value in draft.leaves() if isinstance(value, str) and draft.is_missing_path(path, value))
     return tuple(dict.fromkeys(str(path[1]) for path in paths))
 

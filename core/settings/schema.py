@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
@@ -63,11 +64,20 @@ def iter_sections(
         yield from _iter_nested_sections(field.annotation, (*path, name), kind)
 
 
-def iter_setting_keys() -> Iterator[SettingKey]:
-    """Yield all keys, parents before children."""
-    for path, kind, section in iter_sections():
-        for name, field in section.model_fields.items():
-            yield SettingKey((*path, name), field, kind)
+@cache
+def list_setting_keys() -> tuple[SettingKey, ...]:
+    """Return all keys, parents before children."""
+    return tuple(
+        SettingKey((*path, name), field, kind)
+        for path, kind, section in iter_sections()
+        for name, field in section.model_fields.items()
+    )
+
+
+def find_keys(path: Sequence[str | int], kind: str = "") -> Iterator[SettingKey]:
+    """Yield the keys that a path of the configuration is, as `SettingKey.matches` says."""
+    candidates = _group_keys().get((len(path), path[0]), ()) if path else ()
+    return (key for key in candidates if key.matches(path, kind))
 
 
 def find_kind(data: object, path: Sequence[str | int]) -> str:
@@ -79,6 +89,15 @@ def find_kind(data: object, path: Sequence[str | int]) -> str:
         kind = str(data.get("kind") or "") or kind
         data = data.get(step)
     return kind
+
+
+@cache
+def _group_keys() -> Mapping[tuple[int, str | int], Sequence[SettingKey]]:
+    """Return all keys by the length of their paths and their section, which no user names."""
+    groups: dict[tuple[int, str | int], list[SettingKey]] = {}
+    for key in list_setting_keys():
+        groups.setdefault((len(key.path), key.path[0]), []).append(key)
+    return groups
 
 
 def _iter_nested_sections(

@@ -39,6 +39,7 @@ import core
 import knowledge
 from core.llm.client import OpenAIClient
 from tests.support.embedding_model import copy_converted_model
+from tests.support.forked_parsers import fork_parsers
 
 MODULE = "bots.cli.main"
 # How often the server looks whether the run is still there.
@@ -67,10 +68,16 @@ def load() -> None:
     from bots.discord.adapter import load_client as load_discord
     from bots.slack.adapter import _load_client as load_slack
     from bots.telegram.adapter import load_client as load_telegram
+    from core.language.courtesies import find_courtesy
+    from core.language.glossary import prepare_glossary
+    from core.language.spelling import prepare_english_words
+    from knowledge.stores.weaviate.client import _import_weaviate as load_weaviate
 
     load_telegram()
     load_discord()
     load_slack()
+    load_weaviate()
+    find_courtesy("thanks")
     for package in (bots, core, knowledge):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             # Alembic runs its modules by itself.
@@ -78,7 +85,8 @@ def load() -> None:
                 importlib.import_module(module.name)
     # The client of the example of a bridge to Matrix.
     importlib.import_module("nio")
-    asyncio.run(load_model_client())
+    for task in (load_model_client(), prepare_english_words(), prepare_glossary("字")):
+        asyncio.run(task)
 
 
 def load_tests(places: Sequence[str]) -> None:
@@ -86,6 +94,11 @@ def load_tests(places: Sequence[str]) -> None:
     # What cannot be loaded, the workers report.
     with redirect_stdout(io.StringIO()):
         pytest.main(["--collect-only", "-p", "no:cacheprovider", *places], plugins=[_NoTests()])
+    # After the plugin of pytest, which rewrites it.
+    from hypothesis.internal.conjecture.providers import _get_local_constants
+
+    # Or else each worker reads the constants of all that is loaded: two seconds, where hypothesis has not kept them.
+    _get_local_constants()
 
 
 class _NoTests:
@@ -177,6 +190,7 @@ def _run(
             os.setsid()
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         os.chdir(folder)
+        fork_parsers(pytest.MonkeyPatch())
         os.environ.clear()
         os.environ.update(environment)
         signal.signal(signal.SIGINT, signal.default_int_handler)

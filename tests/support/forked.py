@@ -19,7 +19,7 @@ import sys
 import tempfile
 from asyncio.subprocess import PIPE
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,9 @@ MODULE = "bots.cli.main"
 ADDRESS = "KIMAS_TEST_FORK_SERVER"
 # What is behind that in the address of the server of workers.
 WORKERS = "-workers"
-SERVER = pytest.StashKey[subprocess.Popen[bytes]]()
+# And in that of the server of processes that read documents (`parser_forks.py`).
+PARSERS = "-parsers"
+SERVERS = pytest.StashKey[list[subprocess.Popen[bytes]]]()
 
 
 def are_served() -> bool:
@@ -40,20 +42,35 @@ def are_served() -> bool:
 
 
 def start_server(config: pytest.Config) -> None:
-    """Start the server, in the process that starts the workers. Until it has loaded everything, connections wait."""
+    """Start the servers, in the process that starts the workers. Until one has loaded everything, connections wait."""
     if not getattr(config.option, "numprocesses", None) or config.option.collectonly or hasattr(config, "workerinput"):
         return
     address = str(Path(tempfile.mkdtemp(prefix="kimas-forks-")) / "socket")
-    with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as worker_listener:
-        listener.bind(address)
-        worker_listener.bind(address + WORKERS)
-        for each in (listener, worker_listener):
-            each.listen(100)
-        descriptors = [listener.fileno(), worker_listener.fileno()]
-        arguments = [*map(str, descriptors), *config.args]
-        command = [sys.executable, "-W", "error", "-m", "tests.support.fork_server", *arguments]
-        config.stash[SERVER] = subprocess.Popen(command, cwd=ROOT, pass_fds=descriptors)
-    os.environ[ADDRESS] = address
+    with ExitStack() as stack:
+        listeners = {}
+        for name in ("", WORKERS, PARSERS):
+            listeners[name] = stack.enter_context(socket.socket(socket.AF_UNIX))
+            listeners[name].bind(address + name)
+            listeners[name].listen(100)
+        os.environ[ADDRESS] = address
+        config.stash[SERVERS] = [
+            _start_server(
+                ["-W", "error", "-m", "tests.support.fork_server"], [listeners[""], listeners[WORKERS]], config.args
+            ),
+            _start_server(["-B", "-W", "ignore", "-m", "tests.support.parser_forks"], [listeners[PARSERS]]),
+        ]
+
+
+def _start_server(
+    command: Sequence[str], listeners: Sequence[socket.socket], arguments: Sequence[str] = ()
+) -> subprocess.Popen[bytes]:
+    descriptors = [listener.fileno() for listener in listeners]
+    return subprocess.Popen(
+        [sys.executable, *command, *map(str, descriptors), *arguments],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        pass_fds=descriptors,
+    )
 
 
 def fork_workers(specs: Sequence[Any]) -> None:
@@ -63,11 +80,12 @@ def fork_workers(specs: Sequence[Any]) -> None:
 
 
 def stop_server(config: pytest.Config) -> None:
-    """End the server, if this process has started it."""
-    server = config.stash.get(SERVER, None)
-    if server:
+    """End the servers, if this process has started them."""
+    servers = config.stash.get(SERVERS, [])
+    for server in servers:
         server.terminate()
         server.wait()
+    if servers:
         shutil.rmtree(Path(os.environ.pop(ADDRESS)).parent)
 
 
@@ -191,13 +209,30 @@ async def start_piped(
         return await asyncio.create_subprocess_exec(
             *command, *arguments, cwd=ROOT, env=variables, stdin=stdin, stdout=PIPE, stderr=stderr
         )
-    loop = asyncio.get_running_loop()
     child_input, our_output = os.pipe() if stdin == PIPE else (os.dup(stdin), None)
     our_input, child_output = os.pipe()
     descriptors = [child_input, child_output, 2 if stderr is None else stderr]
     process = await start(arguments, ROOT, variables, descriptors, code=code)
     os.close(child_input)
     os.close(child_output)
+    await _connect_pipes(process, our_input, our_output)
+    return process
+
+
+async def start_parser(address: str, request: Mapping[str, object]) -> ForkedProcess:
+    """Start a process that reads documents (`parser_forks.py`), with pipes as its output and its input."""
+    child_input, our_output = os.pipe()
+    our_input, child_output = os.pipe()
+    reader, writer = await asyncio.open_connection(sock=_send(address, request, [child_input, child_output]))
+    os.close(child_input)
+    os.close(child_output)
+    process = ForkedProcess(int(await reader.readline()), reader, writer)
+    await _connect_pipes(process, our_input, our_output)
+    return process
+
+
+async def _connect_pipes(process: ForkedProcess, our_input: int, our_output: int | None) -> None:
+    loop = asyncio.get_running_loop()
     process.stdout = asyncio.StreamReader()
     protocol = asyncio.StreamReaderProtocol(process.stdout)
     await loop.connect_read_pipe(lambda: protocol, os.fdopen(our_input, "rb", buffering=0))
@@ -205,7 +240,6 @@ async def start_piped(
         pipe = os.fdopen(our_output, "wb", buffering=0)
         transport, flow = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, pipe)
         process.stdin = asyncio.StreamWriter(transport, flow, None, loop)
-    return process
 
 
 def run(
@@ -237,8 +271,6 @@ def _request(
     is_terminal: bool = False,
     code: str = "",
 ) -> socket.socket:
-    connection = socket.socket(socket.AF_UNIX)
-    connection.connect(os.environ[ADDRESS])
     request = {
         "arguments": list(arguments),
         "folder": str(folder),
@@ -246,6 +278,12 @@ def _request(
         "is_terminal": is_terminal,
         "code": code,
     }
+    return _send(os.environ[ADDRESS], request, descriptors)
+
+
+def _send(address: str, request: Mapping[str, object], descriptors: Sequence[int]) -> socket.socket:
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(address)
     socket.send_fds(connection, [b"."], list(descriptors))
     connection.sendall(json.dumps(request).encode() + b"\n")
     return connection

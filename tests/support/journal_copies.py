@@ -11,17 +11,20 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
+from core.settings.messaging import JournalSettings
 from core.storage.engine import Database
 
 open_database = vars(Database)["open"].__func__
+open_server = vars(Database)["open_server"].__func__
 
 
 class JournalCopies:
-    """Opens databases in place of `Database.open`."""
+    """Opens databases in place of `Database.open`, and of `Database.open_server`, which copies nothing."""
 
     def __init__(self, folder: Path) -> None:
         self._template = folder / "template.db"
-        self._engines: list[Engine] = []
+        # By the name of the dialect.
+        self._engines: dict[str, Engine] = {}
 
     def install(self, patch: pytest.MonkeyPatch) -> None:
         """Let `Database.open` open copies."""
@@ -29,7 +32,13 @@ class JournalCopies:
         async def open_copy(database: type[Database], path: Path) -> Database:
             return await self._open(database, path)
 
+        async def open_on_server(database: type[Database], settings: JournalSettings) -> Database:
+            new_database: Database = await open_server(database, settings)
+            self._share_statements(new_database._engine.sync_engine)
+            return new_database
+
         patch.setattr(Database, "open", classmethod(open_copy))
+        patch.setattr(Database, "open_server", classmethod(open_on_server))
 
     async def _open(self, database: type[Database], path: Path) -> Database:
         if not self._template.exists():
@@ -49,7 +58,6 @@ class JournalCopies:
 
     def _share_statements(self, engine: Engine) -> None:
         """Let all databases share what SQLAlchemy has compiled: it saves a quarter of the time of such tests."""
-        if not self._engines:
-            self._engines.append(engine)
-        engine.dialect = self._engines[0].dialect
-        engine._compiled_cache = self._engines[0]._compiled_cache
+        first_engine = self._engines.setdefault(engine.dialect.name, engine)
+        engine.dialect = first_engine.dialect
+        engine._compiled_cache = first_engine._compiled_cache

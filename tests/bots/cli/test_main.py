@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bots.cli.options import PLATFORM_SECTIONS
-from core.settings.schema import iter_setting_keys
+from core.settings.schema import list_setting_keys
 from knowledge.embedding.local import LocalEmbedder
 from tests.support.deployment import Deployment, make_repository
 
@@ -103,7 +103,7 @@ def test_commands_beside_the_service_do_without_its_secrets(deployment: Deployme
 
 
 def test_secrets_are_of_the_service_alone_or_of_sections_that_commands_use() -> None:
-    sections = {key.path[0] for key in iter_setting_keys() if key.is_secret()}
+    sections = {key.path[0] for key in list_setting_keys() if key.is_secret()}
     assert sections - set(PLATFORM_SECTIONS) == {"sources", "knowledge", "models", "journal", "outgoing"}
 
 

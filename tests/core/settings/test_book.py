@@ -8,7 +8,7 @@ from pathlib import Path
 
 from core.settings.book import TABLE, default_yaml, generate_files, name_sections
 from core.settings.loader import load_settings
-from core.settings.schema import find_kind, iter_setting_keys
+from core.settings.schema import find_kind, list_setting_keys
 from core.settings.yaml_file import parse_yaml
 
 ROOT = Path(__file__).parents[3]
@@ -31,7 +31,7 @@ def test_every_section_has_a_table() -> None:
 
 
 def test_every_setting_has_words() -> None:
-    keys = [key for key in iter_setting_keys() if not key.field.description and key.path[-1] != "kind"]
+    keys = [key for key in list_setting_keys() if not key.field.description and key.path[-1] != "kind"]
     names_of_sections = {name.partition(" ")[0] for name in name_sections()}
     unexplained_names = {".".join(key.path) for key in keys} - names_of_sections
     assert unexplained_names == set()
@@ -54,7 +54,7 @@ def test_the_optional_parts_show_every_key_and_are_valid(tmp_path: Path) -> None
     lines = parse_yaml(file.read_bytes(), file)
     missing_names = [
         ".".join(key.path)
-        for key in iter_setting_keys()
+        for key in list_setting_keys()
         if not any(key.matches(path, find_kind(lines.data, path)) for path in lines.lines)
     ]
     assert [name for name in missing_names if not re.search(SHOWN_ONCE, name)] == []

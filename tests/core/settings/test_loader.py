@@ -11,7 +11,7 @@ from core.errors import ConfigurationError
 from core.settings import FilesSource, GitSource, Secret, Settings
 from core.settings.former_keys import FORMER_KEYS, describe_former_key
 from core.settings.loader import find_default_files, get_secret_values, load_settings, parse_value
-from core.settings.schema import iter_setting_keys
+from core.settings.schema import list_setting_keys
 from core.settings.validation_errors import INLINE_SECRET_MESSAGE
 
 ROOT = Path(__file__).parents[3]
@@ -317,7 +317,7 @@ class TestErrors:
         assert problem.startswith(f"environment variable {variable}: is not a setting any more")
 
     def test_no_former_key_is_a_setting(self) -> None:
-        keys = {".".join(key.path) for key in iter_setting_keys()}
+        keys = {".".join(key.path) for key in list_setting_keys()}
         assert keys & set(FORMER_KEYS) == set()
 
     def test_malformed_override(self) -> None:
@@ -338,7 +338,7 @@ class TestErrors:
         ]
 
     def test_no_setting_is_listed_as_gone(self) -> None:
-        paths = [key.path for key in iter_setting_keys()]
+        paths = [key.path for key in list_setting_keys()]
         assert [path for path in paths if describe_former_key(path)] == []
 
     def test_unknown_variables_name_the_nearest(self) -> None:

@@ -112,7 +112,9 @@ class PostgresServer:
 @contextmanager
 def run_server(*options: str) -> Iterator[PostgresServer]:
     """Run a server with these settings for the length of the block. Without any it is as a user's is."""
-    with tempfile.TemporaryDirectory(prefix="kimas-pg-", ignore_cleanup_errors=True) as name:
+    # In memory, where the temporary folders of tests are: writing and removing its files takes long on a busy disk.
+    root = os.environ.get("PYTEST_DEBUG_TEMPROOT")
+    with tempfile.TemporaryDirectory(prefix="kimas-pg-", dir=root, ignore_cleanup_errors=True) as name:
         folder = Path(name)
         if os.geteuid() == 0:
             shutil.chown(folder, UNPRIVILEGED)
