@@ -21,7 +21,7 @@ from aiohttp import web
 from core.messaging.commands.dispatcher import CommandDispatcher
 from core.messaging.inbox import Inbox
 from core.storage.engine import Database
-from core.types import NOTICE_PURPOSES, Message
+from core.types import FOR_ASKER, NOTICE_PURPOSES, Message
 from knowledge.ports import TextKind, Vectors
 from knowledge.retrieval.library import KnowledgeLibrary
 from tests.support.knowledge import WordEmbedder
@@ -132,6 +132,8 @@ class Watch:
     def see_shown(self, message: Message, text: str) -> None:
         place = find_reader(message)
         is_answer = not message.command and message.origin.purpose in ("", "retry")
+        # Where an asker alone is answered, others are not.
+        is_answer = is_answer and FOR_ASKER not in message.reference
         words = self.judge.find_unwanted(place, text, is_comment=bool(message.is_post)) if is_answer else set()
         words |= self.judge.find_out_of_thread(place, message.key.thread, text)
         if (message.key.chat, message.id) in self.judge.deleted:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
+from bots.common.asker_only import for_asker
 from core.messaging.feedback import rating_buttons
-from core.types import DOWN, RATING_COMMAND, ConversationKey, Message
-from tests.security.audience_rules.steps import IN_ASKING, IN_DRAFTED, PLANS
+from core.types import DOWN, RATING_COMMAND, ConversationKey, Message, ThreadState
+from tests.security.audience_rules.steps import IN_ASKING, IN_DRAFTED, LATER, PLANS
 from tests.support.audience_changes import Deployment, Plan
 from tests.support.audience_world import IN_PRIVATE, OWNER, PLACES, QUESTION, TEAM, format_said
 from tests.support.interleaving import POINTS
 from tests.support.recording_bot import Sender
 
 THREADED = (*IN_ASKING, IN_DRAFTED, *(place for place in PLACES if place.platform in ("discord", "github", "gitlab")))
+# Where an asker alone may be answered.
+HIDING = ("slack", "discord")
 # What may tell of it elsewhere.
 TELLING = ("", "", "", "why", "digest", "faq", "stats", "escalate", "sources", "learn", "learn")
 
@@ -58,6 +63,34 @@ class ThreadRules(Deployment):
         plan = Plan(point, count, "close thread", 0)
         self.run(self._say_in_a_thread(place, is_closed=False), plan if is_early else None)
         self._tell(place, reader, command, None if is_early else plan)
+
+    @rule(
+        pair=st.sampled_from([(place, replace(place, author="43")) for place in PLACES if place.platform in HIDING]),
+        command=st.sampled_from(TELLING),
+        changes=LATER,
+        plan=PLANS,
+    )
+    def ask_alone(self, pair: tuple[Sender, Sender], command: str, changes: Sequence[Plan], plan: Plan | None) -> None:
+        """What the asker alone was told is told to nobody else there, also once all answers are for everybody."""
+        place, other = pair
+        self._restart(replace(self.configuration, asker=frozenset({f"{place.platform}:{place.chat}"})))
+        word = self._say(place)
+        self.said = self.run(self._deliver_alone(place, f"{QUESTION} {format_said(word)}"))
+        self.truth.threads[word] = self.said.key
+        self.truth.closed_threads.add(self.said.key)
+        self.run(self._deliver_alone(other, "And what else is known about it?"))
+        for change in changes:
+            self.run(self._change(change))
+        self._restart(replace(self.configuration, asker=frozenset()))
+        self._tell(other, None, command, plan)
+
+    async def _deliver_alone(self, place: Sender, text: str) -> Message:
+        """Ask what the asker alone is to be answered, as platforms give it."""
+        key = ConversationKey(place.platform, place.chat)
+        asked = Message("", key, place.author, "", text, datetime.now(UTC), thread_state=ThreadState())
+        alone = for_asker(asked)
+        options = {"key": alone.key, "reference": alone.reference, "thread_state": alone.thread_state}
+        return await self._deliver(place, text, **options)
 
     async def _say_in_a_thread(self, place: Sender, *, is_closed: bool) -> None:
         place = self._at(place)
