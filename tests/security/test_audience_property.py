@@ -3,12 +3,16 @@
 A state machine over people, roles, chats, sources, lessons, closings, reloads, renamings, moves and forgettings, on the
 bot as the daemon wires it, with the sinks of all platforms, and its API, MCP and page as they are served. What reaches
 its model counts as told; its answers have the closed words and the sentences of people that it was told, and are
-cached. Lines of the log at all levels, spans and metrics have no word of people or documents.
+cached. Lines of the log at all levels, spans and metrics have no word of people or documents. What somebody said in a
+chat, a closed thread or alone is told nowhere else, and every message that was delivered has an outcome.
 
-Each change can happen in the middle of any step as well (`tests/support/interleaving.py`), and several messages are
-answered at once. Words are judged at the moment when they leave. After a forgetting, no byte below the data directory
-has what the person said. `KIMAS_AUDIENCE_STEPS=10000` makes it long, and
-`KIMAS_AUDIENCE_SHRINK=1` looks for a shorter way to the fault that it finds.
+The rules are here and, by what they are about, in `tests/security/audience_rules`. Each change can happen in the middle
+of any step as well (`tests/support/interleaving.py`), also while an answer waits for its platform or a draft for its
+team, and several messages are answered at once. Words are judged at the moment when they leave. After a forgetting, no
+byte below the data directory has what the person said.
+
+`KIMAS_AUDIENCE_STEPS=10000` makes it long, and `KIMAS_AUDIENCE_SHRINK=1` looks for a shorter way to the fault that it
+finds. `KIMAS_AUDIENCE_INCLUDED=1` judges as well what was made of an included file before that was closed.
 """
 
 from __future__ import annotations
