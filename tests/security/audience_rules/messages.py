@@ -49,10 +49,10 @@ class MessageRules(Deployment):
     @rule(plan=PLANS)
     def edit_for_another(self, plan: Plan | None) -> None:
         """Who names another's message in an edit writes nothing into it, also while it waits for a team."""
+        asked = self.run(self._deliver(IN_DRAFTED, QUESTION))
+        other = replace(IN_DRAFTED, author="43")
 
         async def edit() -> None:
-            other = replace(IN_DRAFTED, author="43")
-            asked = await self._deliver(IN_DRAFTED, QUESTION)
             text = format_said(self._say(other))
             await self._deliver_again(replace(asked, author_id=other.author, text=text, is_edit=True))
             # Nobody would find it in the message of somebody else.
