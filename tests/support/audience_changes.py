@@ -458,8 +458,9 @@ def make_command(place: Sender, command: str = "pause") -> Message:
 
 
 def is_other(said: Sender, place: Sender) -> bool:
-    """Return whether something was said in a chat by somebody else."""
-    return (said.platform, said.chat) == (place.platform, place.chat) and said.author != place.author
+    """Return whether something was said in a chat by somebody else who was not alone with the bot there."""
+    is_here = (said.platform, said.chat) == (place.platform, place.chat)
+    return is_here and said.author != place.author and not said.is_private
 
 
 def attach(text: str, kind: AttachmentKind = "file") -> Attachment:
