@@ -31,6 +31,7 @@ from core.storage.told_words import (
     find_quoted_words,
     get_brought_text,
     get_description,
+    get_transcripts,
     get_written_text,
     is_forward,
     is_made_without,
@@ -105,6 +106,7 @@ _COPY_COLUMNS = (
     "quotes_bot",
     "quoted_authors",
     "is_forwarded",
+    "attachments",
     "image_description",
     "reply",
     "trace",
@@ -297,9 +299,8 @@ class _Said:
 
     def add(self, row: Row[*tuple[Any, ...]]) -> None:
         """Add a message of the person, not what they pressed: what they wrote, said and attached, under which name."""
-        transcripts = (str(attachment.get("transcript") or "") for attachment in row.attachments or ())
         own_texts = {row.text, *row.reference.get(FORMER_TEXTS, ())}
-        texts = {*own_texts, row.image_description or "", *transcripts}
+        texts = {*own_texts, row.image_description or "", *get_transcripts(row)}
         self.times.append((row.received_at, frozenset().union(*map(to_words, (*texts, row.author)))))
         self.texts |= {text.strip() for text in own_texts} - {""}
         self.ids |= {row.id, row.reply_id} - {""}
@@ -312,7 +313,7 @@ class _Said:
 
         Where it brings words of several people, those are theirs that nobody else is known to have said.
         """
-        texts = [row.quoted, get_description(row), row.text if is_forward(row) else ""]
+        texts = [row.quoted, get_description(row), *get_transcripts(row), row.text if is_forward(row) else ""]
         self.times.append((row.received_at, frozenset().union(*map(to_words, texts))))
         phrases = self.phrases if len(row.quoted_authors) == 1 else self.shared_phrases
         phrases |= set().union(*map(to_phrases, texts))

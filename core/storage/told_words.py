@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from sqlalchemy import ColumnElement, Row, Text, cast, null
@@ -46,9 +46,18 @@ def lists(column: ColumnElement[Any], value: str | Mapping[str, str]) -> ColumnE
     return cast(column, Text).contains(json.dumps(value), autoescape=True)
 
 
+def get_transcripts(row: Row[*tuple[Any, ...]]) -> Sequence[str]:
+    """Return what the recordings of a message say, as far as a model has written it down."""
+    return [str(attachment.get("transcript") or "") for attachment in row.attachments or ()]
+
+
 def is_forward(row: Row[*tuple[Any, ...]]) -> bool:
-    """Return whether a message is nothing but what it forwards: its sender typed what stands beside a quotation."""
-    return row.is_forwarded and not row.quoted
+    """Return whether a message is nothing but what it forwards: its sender typed what stands beside a quotation.
+
+    Nor did its sender say what a recording says that is another person's.
+    """
+    is_recording = bool(row.quoted_authors) and row.text in get_transcripts(row)
+    return (row.is_forwarded or is_recording) and not row.quoted
 
 
 def is_made_without(row: Row[*tuple[Any, ...]], numbers: Set[int]) -> bool:

@@ -323,6 +323,22 @@ async def test_what_others_asked_about_somebody_elses_file_goes(tmp_path: Path) 
         assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
 
 
+@pytest.mark.parametrize("text", ["What is this about the launcher?", ""])
+async def test_what_others_asked_about_somebody_elses_recording_goes(tmp_path: Path, text: str) -> None:
+    """Bob shares Ann's recording, which the bot has heard nowhere else."""
+    async with TranscriptionPeer(SAID) as service:
+        hearing = {"transcription": service.configuration()}
+        async with opened(tmp_path, JournalSettings(), models=hearing) as bot:
+            bot.adapters["telegram"] = FetchingAdapter(content=OGG)
+            attached = (Attachment("voice", "note.ogg", len(OGG), {"file_id": "1"}),)
+            await bot.deliver(BOB, text, attachments=attached, quoted_authors=(ANN_ID,))
+            await bot.deliver(BOB, "and what about it?")
+            query = select(messages.c.reply).where(messages.c.author_id == BOB.author)
+            assert WORD in str(await bot.journal.database.fetch_all(query))
+            await bot.deliver(ANN, "", "forget")
+            assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
+
+
 async def test_a_name_that_a_model_wrote_into_a_reason_goes(tmp_path: Path) -> None:
     """It is told the names of those who wrote."""
     async with opened(tmp_path, JournalSettings()) as bot:

@@ -23,15 +23,16 @@ from core.llm import repetition
 from core.messaging.journaling import JournaledDelivery
 from core.ports import Sink
 from core.types import ConversationKey, Message, Question, Reply
-from tests.support.audience_truth import (
+from tests.support.audience_truth import Truth
+from tests.support.audience_world import (
     MEMBER,
     ON_DISCORD,
     PLACES,
     PUBLIC,
     QUESTION,
     Configuration,
-    Truth,
     format_said,
+    write_documents,
 )
 from tests.support.interleaving import (
     PLACE,
@@ -43,7 +44,7 @@ from tests.support.interleaving import (
 )
 from tests.support.recording_bot import Bot, Sender
 from tests.support.sink_helpers import DeliveryLog
-from tests.support.watched_bot import open_watched_bot, write_documents
+from tests.support.watched_bot import open_watched_bot
 from tests.support.watched_doors import watch_doors
 
 GROUP = PLACES[0]

@@ -19,8 +19,9 @@ import pytest
 from aiohttp import web
 
 from core.messaging.commands.dispatcher import CommandDispatcher
+from core.messaging.inbox import Inbox
 from core.storage.engine import Database
-from core.types import NOTICE_PURPOSES, Message
+from core.types import FOR_ASKER, NOTICE_PURPOSES, Message
 from knowledge.ports import TextKind, Vectors
 from knowledge.retrieval.library import KnowledgeLibrary
 from tests.support.knowledge import WordEmbedder
@@ -30,10 +31,13 @@ from tests.support.scripted import Body, ScriptedPeer
 
 # Where something can happen: the model has a request, or writes its next token; a platform is asked, takes words, or
 # loses the response so that they are tried again; a slash command is acknowledged; texts are embedded; a search has its
-# passages; a command's handler begins or has its reply; the journal was read or written.
-POINTS = ("model", "token", "look", "try", "retry", "acknowledge", "embed", "search", "handler", "journal")
+# passages; a command's handler begins or has its reply; the journal was read or written; people are given time to
+# answer first, or an answer waits for its platform.
+POINTS = ("model", "token", "look", "try", "retry", "acknowledge", "embed", "search", "handler", "journal", "wait")
 # Who asked for what is being done; None: nobody, such as a test that looks at the journal.
 PLACE: ContextVar[Sender | None] = ContextVar("place", default=None)
+# In which thread they did.
+THREAD: ContextVar[str] = ContextVar("thread", default="")
 LONGEST_S = 60.0
 
 
@@ -53,7 +57,15 @@ class Interruptions:
     planned: list[Interruption] = field(default_factory=list)
     locks: Sequence[asyncio.Lock] = ()
     happened: int = 0
+    # How many of the next posts are refused, as a platform does that is away.
+    refusals: int = 0
     _is_changing: bool = False
+
+    def is_refused(self) -> bool:
+        """Return whether a post is refused, which counts."""
+        is_refused = self.refusals > 0
+        self.refusals -= is_refused
+        return is_refused
 
     async def reach(self, point: str) -> bool:
         """Let what is due at a point happen; return whether anything did."""
@@ -79,9 +91,13 @@ class Interruptions:
 
 
 class Judge(Protocol):
-    """Knows what may be told where, at this moment, and which chats are `shared` with people of elsewhere."""
+    """Knows what may be told where, at this moment.
+
+    Some chats are `shared` with people of elsewhere, and some messages `deleted`, by their chat and id.
+    """
 
     shared: set[str]
+    deleted: set[tuple[str, str]]
 
     def find_leaks(self, place: Sender, text: str) -> set[str]:
         """Return the words in a text that may not be told at a place now."""
@@ -89,6 +105,10 @@ class Judge(Protocol):
 
     def find_unwanted(self, place: Sender, text: str, *, is_comment: bool) -> set[str]:
         """Return what says that a text is an answer, where the bot is to be silent now."""
+        ...
+
+    def find_out_of_thread(self, place: Sender, thread: str, text: str) -> set[str]:
+        """Return the words in a text that only those who read other threads of the chat may be told now."""
         ...
 
     def find_in_records(self, text: str) -> set[str]:
@@ -112,7 +132,12 @@ class Watch:
     def see_shown(self, message: Message, text: str) -> None:
         place = find_reader(message)
         is_answer = not message.command and message.origin.purpose in ("", "retry")
-        words = self.judge.find_unwanted(place, text, is_comment=bool(message.is_post)) if is_answer else ()
+        # Where an asker alone is answered, others are not.
+        is_answer = is_answer and FOR_ASKER not in message.reference
+        words = self.judge.find_unwanted(place, text, is_comment=bool(message.is_post)) if is_answer else set()
+        words |= self.judge.find_out_of_thread(place, message.key.thread, text)
+        if (message.key.chat, message.id) in self.judge.deleted:
+            words = {*words, "a deleted question"}
         self.see_told(place, text, f"the reply to {message.command} {message.text!r}", words)
 
     def see_told(self, place: Sender, text: str, what: str, words: Collection[str] = ()) -> None:
@@ -123,7 +148,10 @@ class Watch:
 
     def see_request(self, text: str, url: str) -> None:
         place = PLACE.get()
-        if place and (words := self.judge.find_leaks(place, text) | self.judge.find_wrong_model(place, url)):
+        if place is None:
+            return
+        words = self.judge.find_leaks(place, text) | self.judge.find_wrong_model(place, url)
+        if words := words | self.judge.find_out_of_thread(place, THREAD.get(), text):
             self.leaks.append(f"a model is told {words} for {place}")
 
 
@@ -186,6 +214,7 @@ def interrupt(monkeypatch: pytest.MonkeyPatch, interruptions: Interruptions) -> 
         monkeypatch.setattr(owner, name, _interrupt_block(getattr(owner, name), interruptions))
     for name in ("read", "change"):
         monkeypatch.setattr(Database, name, _interrupt_after(getattr(Database, name), interruptions))
+    monkeypatch.setattr(Inbox, "_wait_for_humans", _interrupt_wait(interruptions))
     for function, point in ((KnowledgeLibrary.search, "search"), (CommandDispatcher.dispatch, "handler")):
         owner, _, name = function.__qualname__.partition(".")
         target = {"KnowledgeLibrary": KnowledgeLibrary, "CommandDispatcher": CommandDispatcher}[owner]
@@ -211,6 +240,14 @@ def _interrupt_after(function: Any, interruptions: Interruptions) -> Any:
         return result
 
     return call
+
+
+def _interrupt_wait(interruptions: Interruptions) -> Any:
+    async def wait(inbox: Inbox, _seconds: float) -> bool:
+        await interruptions.reach("wait")
+        return not inbox._stopping.is_set()
+
+    return wait
 
 
 def _interrupt_call(function: Any, interruptions: Interruptions, point: str) -> Any:

@@ -20,7 +20,7 @@ from core.storage.leases import DAEMON_PREFIX
 from core.storage.messages import Journal
 from core.storage.tables import leases
 from knowledge.parsing.parser import ThreadParser
-from tests.support.audience_truth import RECORDING, Configuration, repeat, see, tell
+from tests.support.audience_world import RECORDING, Configuration, repeat, see, tell
 from tests.support.interleaving import InterruptedEmbedder, InterruptedPeer, Interruptions, Watch
 from tests.support.recording_bot import Bot
 from tests.support.watched_doors import Doors
@@ -62,15 +62,6 @@ class WatchedBot:
 
 
 CHOICE = '{"strategy": "single", "query": ""}'
-
-
-def write_documents(folder: Path) -> None:
-    """Write what everybody may read, and the closed folder."""
-    (folder / "docs").mkdir()
-    (folder / "docs" / "start.md").write_text("# Launcher\n\nIts release date is announced on the site.\n", "utf-8")
-    (folder / "team").mkdir()
-    text = "# bilby\n\nThe release date of the launcher is the first of May, numbat.\n"
-    (folder / "team" / "dunnart.md").write_text(text, "utf-8")
 
 
 async def note_daemon(database: Database, name: str) -> None:

@@ -13,7 +13,7 @@ from bots.bluesky.client import Identity as BlueskyIdentity, Ref
 from bots.bluesky.connection import BlueskyIntervals
 from bots.bluesky.sink import BlueskySink
 from bots.common.caches import BoundedDict
-from bots.common.connection import Unreachable
+from bots.common.connection import RetryLater, Unreachable
 from bots.common.judged_client import judge_calls
 from bots.discord.connection import DiscordIntervals
 from bots.discord.sink import ChannelTarget, DiscordSink, InteractionTarget
@@ -82,6 +82,8 @@ class WatchedClient:
             if name.startswith(WORDLESS):
                 await self._interruptions.reach("look")
                 return READ.get(name, "")
+            if self._interruptions.is_refused():
+                raise RetryLater("the platform is away", seconds=2 * LONGEST_S)
             self._watch.see_shown(self._message, json.dumps((arguments, options), ensure_ascii=False, default=str))
             await self._interruptions.reach("try")
             if await self._interruptions.reach("retry"):
@@ -123,6 +125,8 @@ class WatchedAdapter(RecordingAdapter):
 
     watch: Any = None
     interruptions: Interruptions = field(default_factory=Interruptions)
+    # Over HTTP: the messages that somebody has deleted.
+    deletions: BoundedDict[tuple[str, str], None] = field(default_factory=lambda: BoundedDict(10))
     can_fetch_attachments = True
     # One among those of a daemon.
     __hash__ = object.__hash__
@@ -202,7 +206,7 @@ class WatchedAdapter(RecordingAdapter):
 
     def _make_http_sink(self, client: Any, message: Message, delivery: Delivery, previous_reply_id: str) -> Sink:
         intervals = HttpIntervals(**NOW, partial_s=0)
-        context = HttpSinkContext(client, BoundedDict(10), intervals, partials=True)
+        context = HttpSinkContext(client, self.deletions, intervals, partials=True)
         return HttpSink(context, message, delivery, previous_reply_id)
 
     async def has_guests(self, chat: str) -> bool:
