@@ -12,7 +12,7 @@ team, and several messages are answered at once. Words are judged at the moment 
 byte below the data directory has what the person said.
 
 `KIMAS_AUDIENCE_STEPS=10000` makes it long, and `KIMAS_AUDIENCE_SHRINK=1` looks for a shorter way to the fault that it
-finds. `KIMAS_AUDIENCE_INCLUDED=1` judges as well what was made of an included file before that was closed.
+finds.
 """
 
 from __future__ import annotations

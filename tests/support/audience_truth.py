@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass, field
 
@@ -23,9 +22,6 @@ from tests.support.audience_world import (
 from tests.support.recording_bot import Sender
 
 _PERSONAL = re.compile(r"kultarr\d+|potoroo\d+x|woylie\d+x")
-# Whether what was made of an included file is told no more once that is closed. Not yet: a draft or an answer that
-# waits, a hint, a cached answer and a conversation tell of it (docs/security.md).
-JUDGES_INCLUDED = "KIMAS_AUDIENCE_INCLUDED" in os.environ
 
 
 @dataclass
@@ -185,8 +181,7 @@ class Truth:
     def _is_read(self, place: Sender, kind: str, number: int) -> bool:
         """Return whether somebody may be told what was written into a file with a number."""
         if kind == "pademelon":
-            is_left = number < self.part_number and not JUDGES_INCLUDED
-            return is_left or self.sees_parts(place)
+            return self.sees_parts(place)
         # Under another name it is another source, of whose answers nothing is told.
         return self.names_then.get(number, self.name) == self.name or self.is_all_seeing(place)
 
