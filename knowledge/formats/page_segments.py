@@ -74,7 +74,8 @@ class Line:
     rows of tables have: it does not go on in the next line. `sizes` are those of all of its signs. `is_framed` tells
     that it stands in a box with others, `frame` has the left and the right edge of the innermost box. `parts`
     are the texts beside its only large gap, of which the second one begins at `column`. A whole table is one line, with
-    the texts of its `cells`. `has_code_font` tells that other lines show its font to be one of code.
+    the texts of its `cells`. `has_code_font` tells that other lines show its font to be one of code, `code_left`
+    where most code begins in boxes as wide as its own.
     """
 
     text: str
@@ -93,6 +94,7 @@ class Line:
     parts: tuple[str, str] | None = None
     column: float = 0.0
     has_code_font: bool = False
+    code_left: float | None = None
 
     @property
     def is_code(self) -> bool:
