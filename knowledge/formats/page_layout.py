@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain, groupby, pairwise
 from statistics import median_low
@@ -89,6 +89,13 @@ def mark_code(pages: Sequence[list[Line]]) -> None:
         for line in page:
             is_boxed = line.is_framed or (line.frame is not None and _get_place(line) in places)
             line.has_code_font = id(line) in alike and is_boxed
+    lefts: dict[tuple[int, int], Counter[int]] = defaultdict(Counter)
+    for line in code:
+        left, right, start = _get_place(line)
+        lefts[left, right][start] += line.frame is not None
+    for line in code:
+        start = lefts[_get_place(line)[:2]].most_common(1)[0][0]
+        line.code_left = start if line.frame and start < line.left else None
     lines = [(number, line) for number, page in enumerate(pages) for line in page]
     for each in (lines, lines[::-1]):
         for (page_number, last), (number, line) in pairwise(each):

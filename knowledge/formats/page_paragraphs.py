@@ -43,6 +43,7 @@ _SENTENCE_END = re.compile(rf"[.!?:;\u3002\uff01\uff1f][\"')\]\u2019\u201d{RAISE
 MAX_COLUMN_LINES = 500
 MAX_JOINED_CHARS = 20_000
 MAX_INDENTATION = 80
+MAX_BOX_INDENTATION = 8
 MIN_DEFINITION_WORDS = 3
 # So many texts below each other, beside others, are a table.
 MIN_ROWS = 3
@@ -357,6 +358,9 @@ def _find_distance(pairs: Iterable[tuple[Line, Line]], usual: float) -> float:
 
 def _write_code(lines: Sequence[Line], leading: float) -> Paragraph:
     left = min(line.left for line in lines)
+    start = lines[0].code_left
+    # In a box, all of the code may be indented.
+    left = left if start is None or left - start > MAX_BOX_INDENTATION * lines[0].pitch else min(left, start)
     text = ""
     for number, line in enumerate(lines):
         if number:

@@ -28,10 +28,9 @@ _ICON = re.compile(r"[\x00-\x1f\ud800-\udfff\ue000-\uf8ff\ufffe\uffff]")
 # The bullet of a font of signs, which office programs take.
 _BULLET = "\uf0b7"
 _ITEM = re.compile(r"[\u2022\u2023\u2043\u25a0\u25aa\u25cb\u25cf] ")
-# An address that does not end so, and what goes on in one, or in a path.
-_OPEN_ADDRESS = re.compile(r"(?:://|\bmailto:).*[&?=%#_~-]$")
-_ADDRESS_OR_END = re.compile(r"(?:://|@[\w-]).*\w\.$")
+# What goes on in an address, or in a path, and where no address ends.
 _PART_OF_ADDRESS = re.compile(r"[^\W_][/_=&?#%~][^\W_]|[^\W_]\.[a-z]{2,4}\b")
+_INNER_SIGNS = "&?=%#_~-"
 # Icons of notes, of the font that most tools take, by what they say.
 LABELS = {"\uf05a": "NOTE", "\uf0eb": "TIP", "\uf06a": "IMPORTANT", "\uf071": "WARNING", "\uf06d": "CAUTION"}
 # From a title to its page, as in a table of contents.
@@ -75,7 +74,8 @@ class Line:
     rows of tables have: it does not go on in the next line. `sizes` are those of all of its signs. `is_framed` tells
     that it stands in a box with others, `frame` has the left and the right edge of the innermost box. `parts`
     are the texts beside its only large gap, of which the second one begins at `column`. A whole table is one line, with
-    the texts of its `cells`. `has_code_font` tells that other lines show its font to be one of code.
+    the texts of its `cells`. `has_code_font` tells that other lines show its font to be one of code, `code_left`
+    where most code begins in boxes as wide as its own.
     """
 
     text: str
@@ -94,6 +94,7 @@ class Line:
     parts: tuple[str, str] | None = None
     column: float = 0.0
     has_code_font: bool = False
+    code_left: float | None = None
 
     @property
     def is_code(self) -> bool:
@@ -266,9 +267,10 @@ def get_separator(text: str, following: str) -> str:
     last = text[-MAX_TOKEN_SIGNS:].rpartition(" ")[2]
     rest = following[:MAX_TOKEN_SIGNS].partition(" ")[0]
     has_part = rest.startswith("//") if last.endswith(":") else last.endswith("/") and _PART_OF_ADDRESS.search(rest)
-    # Behind an address at its end, a sentence begins with a capital letter.
-    has_rest = rest[:1].islower() and bool(_ADDRESS_OR_END.search(last))
-    if has_part or has_rest or _OPEN_ADDRESS.search(last):
+    is_address = "://" in last or "@" in last
+    # Behind an address, a sentence begins with a capital letter.
+    is_open = last.endswith(tuple(_INNER_SIGNS)) or (last.endswith(".") and rest[:1].islower())
+    if has_part or (is_address and is_open):
         return ""
     if text.endswith(HYPHENS):
         return "\n"

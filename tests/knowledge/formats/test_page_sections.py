@@ -68,6 +68,13 @@ def test_a_short_line_where_code_stands_in_boxes_is_code() -> None:
     assert text == "```\nstart(broker)\n```\n\n```\n<<<\n```\n\nWait."
 
 
+def test_code_that_is_indented_in_its_box_stays_so() -> None:
+    boxes = [(40.0, 690.0, 400.0, 22.0), (40.0, 590.0, 400.0, 22.0)]
+    page = [*set_lines("`start(broker)"), *set_lines("`wait(for_it)", left=62, top=600)]
+    text, _ = read_section(page, set_lines("`stop(broker)"), set_lines("Done."), areas=boxes)
+    assert text.startswith("```\nstart(broker)\n```\n\n```\n  wait(for_it)\n")
+
+
 def test_the_ground_of_a_page_is_no_box() -> None:
     pages = [set_lines("`start(broker)", left=70), [*set_lines("Wait."), *set_lines("`<<<", top=600, left=70)]]
     text, _ = read_section(*pages, areas=[(-5.0, 0.0, 610.0, 800.0)])
