@@ -137,6 +137,8 @@ _SUBSTITUTION = re.compile(
 )
 # Attributes behind a heading or a paragraph, among them the name of its link.
 _ATTRIBUTES = re.compile(r"(?<![ \t])[ \t]*\{(?::[ ]?|[ ]?(?:[#.]|data-|[a-z-]{1,30}=[\"']))[^{}\n]{0,200}\}[ \t]*$")
+# The name of a heading, as Fumadocs has it; a number is that of an issue.
+_HEADING_NAME = re.compile(r"(?<=[^ \t])[ \t]+\[#(?!\d+\])[^\[\]\s]{1,200}\][ \t]*$")
 # Attributes of a part of a text, which is in brackets where it is nothing else.
 _PART_ATTRIBUTES = re.compile(
     rf"({_CODE})"
@@ -273,7 +275,7 @@ def drop_empty_brackets(written: str, source: str) -> str:
 def clean_title(parser: MarkdownIt, text: str, environment: MutableMapping[str, Any]) -> str:
     """Return a heading as inline Markdown, without the marks of footnotes that stand elsewhere instead."""
     labels = environment.get("labels", {})
-    bare = _ANY_MARK.sub(lambda mark: "" if mark[0] in labels else mark[0], text)
+    bare = _ANY_MARK.sub(lambda mark: "" if mark[0] in labels else mark[0], _HEADING_NAME.sub("", text))
     return strip_permalink(clean_inline(parser, bare, environment, marks_ways=False))
 
 
@@ -396,9 +398,14 @@ def _read_address(token: Token) -> str:
 
 
 def _write_picture(tokens: Sequence[Token], number: int) -> str:
-    if not 0 < number < len(tokens) - 1 or tokens[number - 1].type not in _WORDS:
+    first, last = number - 1, number + 1
+    is_link = first > 0 and last < len(tokens) - 1 and tokens[first].type == "link_open"
+    if is_link and tokens[last].type == "link_close" and tokens[first - 1].content.strip():
+        # It is all that is to be clicked.
+        first, last = first - 1, last + 1
+    if first < 0 or last == len(tokens) or tokens[first].type not in _WORDS:
         return ""
-    return name_picture(to_plain(tokens[number].content), tokens[number - 1].content, tokens[number + 1].content)
+    return name_picture(to_plain(tokens[number].content), tokens[first].content, tokens[last].content)
 
 
 def name_picture(text: str, before: str, after: str) -> str:
@@ -496,7 +503,7 @@ def to_title(text: str) -> str:
     >>> to_title("Speed up {func}`~a.solve` and `x`")
     'Speed up solve() and x'
     """
-    return to_plain(_ROLE.sub(write_role, _ATTRIBUTES.sub("", text)))
+    return to_plain(_ROLE.sub(write_role, _ATTRIBUTES.sub("", _HEADING_NAME.sub("", text))))
 
 
 def fill_values(text: str, names: Mapping[str, str]) -> str:

@@ -58,7 +58,7 @@ _BARE_REFERENCE = re.compile(r"<<([^<>,\n]{1,300}),?>>|xref:([^\s\[\]]{1,300})\[
 _BARE_ADDRESS = re.compile(r"(?<![\w`+:/\[\"'\\])(https?://([^\s\[\]<>`]{1,500}?))(?=[.,;:!?)]{0,3}(?:\s|\Z))")
 _ADMONITION = re.compile(r"(NOTE|TIP|IMPORTANT|WARNING|CAUTION):[ \t]+(.*)$")
 _ITEM = re.compile(
-    r"[ \t]*(?:(\*{1,5}|-|•|\.{1,5})|(\d+|[a-zA-Z])[.]|([ivxIVX]+)\)|<(?:\d+|\.)>(?:[ \t]+-(?=[ \t]))?)[ \t]+(\S.*)$"
+    r"[ \t]*(?:(\*{1,20}|-|•|\.{1,20})|(\d+|[a-zA-Z])[.]|([ivxIVX]+)\)|<(?:\d+|\.)>(?:[ \t]+-(?=[ \t]))?)[ \t]+(\S.*)$"
 )
 _LIST_START = re.compile(r"[1-9]\d{0,8}")
 _TERM = re.compile(r"[ \t]*(\S.*?|\S)(:{2,4}|;;)(?:[ \t]+(.*))?$")

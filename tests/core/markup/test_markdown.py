@@ -345,10 +345,11 @@ def test_a_title_may_take_several_lines(front_matter: str, title: str) -> None:
     assert kinds(f"---\n{front_matter}\n---\n\nText.") == [*headings, ("paragraph", "Text.")]
 
 
-@pytest.mark.parametrize("anchor", ["{#why-keys}", "{/*why-keys*/}", "{ #why .x }"])
+@pytest.mark.parametrize("anchor", ["{#why-keys}", "{/*why-keys*/}", "{ #why .x }", "[#why-keys]"])
 def test_the_anchor_of_a_heading_is_no_part_of_it(anchor: str) -> None:
     assert kinds(f"## Why keys? {anchor}") == [("heading", "Why keys?")]
     assert kinds("## The set {#1}, again") == [("heading", "The set {#1}, again")]
+    assert kinds("## The set [#1]") == [("heading", "The set [#1]")]
 
 
 @pytest.mark.parametrize(
@@ -1337,7 +1338,8 @@ def test_rows_between_pipes_are_a_table(text: str, expected: str) -> None:
         ("Click ![the *gear*](a.png), then wait.", "Click the gear, then wait."),
         ("The gear ![The gear](a.png) and the ![menu](b.png) menu", "The gear and the menu"),
         ("**Go** ![gear](a.png) and `x` ![one](b.png) y", "**Go** gear and `x` one y"),
-        ("![a](a.png) text. ![b](b.png) Next\n![c](c.png) line [![d](d)](e) f ![g](g) ![h](h)", "text. Next line f"),
+        ("![a](a.png) text. ![b](b.png) Next\n![c](c.png) line f ![g](g) ![h](h)", "text. Next line f"),
+        ("Click on [![Try it](d)](e).\n\n[![a](a)](b) [![c](c)](d) e", "Click on Try it.\n\ne"),
     ],
 )
 def test_a_picture_between_words_is_one(text: str, expected: str) -> None:

@@ -419,3 +419,9 @@ def test_code_keeps_the_language_that_stands_second(style: str) -> None:
 )
 def test_what_stands_around_the_text_is_none(text: str, expected: str) -> None:
     assert read(text) == expected
+
+
+def test_items_are_as_deep_as_their_marks() -> None:
+    marks = ["*" * depth for depth in range(1, 8)]
+    text = write_markdown(read_asciidoc("\n".join(f"{mark} item" for mark in marks)))
+    assert text == "\n".join(f"{'  ' * depth}- item" for depth in range(7))
