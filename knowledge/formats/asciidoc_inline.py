@@ -16,7 +16,7 @@ _MAX_DEPTH = 4
 _MAX_MARGIN = 40
 # What stands for a plus that is text until the marks are read; no text has it.
 _PLUS = "\ue000"
-_WITHIN_PLUSES = re.compile(r"\A(\+{1,2})([^+](?:.*[^+])?)\1\Z", re.DOTALL)
+_WITHIN_PLUSES = re.compile(r"\A(\+{1,2})([^+](?:.*[^+])?)\1\Z|\A\+\+([^+\n]{1,300})\+\+(?=[^\w+])", re.DOTALL)
 _PLUSES = re.compile(r"(?<=\w)\+\+(?!\w)")
 _NEXT_NAME = re.compile(r"[ \t]++[\w-]++=")
 _REFERENCE = re.compile(r"(?<!\\)\{([\w-]{1,100})\}")
@@ -246,7 +246,7 @@ def _write_mark(match: re.Match[str], depth: int) -> str:
             content = _ESCAPED_END.sub(r"\1}", _drop_escapes(match, name))
             content = resolve_quotes(resolve_macros(_ESCAPED_IN_CODE.sub("", content)))
             content = _MOVED.sub(lambda moved: move_signs(moved[2], "sup" if moved[1] == "^" else "sub"), content)
-            content = _WITHIN_PLUSES.sub(r"\2", content)
+            content = _WITHIN_PLUSES.sub(r"\2\3", content)
         return make_code(_CHARACTER.sub(_write_character, content))
     if name in ("attributes", "link_title", "page", "page_title", "bare_address", "unknown_title", "menu_items"):
         return _write_link(match, depth)

@@ -425,3 +425,7 @@ def test_items_are_as_deep_as_their_marks() -> None:
     marks = ["*" * depth for depth in range(1, 8)]
     text = write_markdown(read_asciidoc("\n".join(f"{mark} item" for mark in marks)))
     assert text == "\n".join(f"{'  ' * depth}- item" for depth in range(7))
+
+
+def test_a_part_of_code_that_is_passed_on_has_no_marks() -> None:
+    assert write_markdown(read_asciidoc("`++https++://a.b/_<me>_/c`")) == "`https://a.b/<me>/c`"
