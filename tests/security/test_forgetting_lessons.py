@@ -200,3 +200,12 @@ async def test_what_was_told_from_a_lesson_goes_whenever_it_is_taken_back(
         assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
         has_new_text = is_first and decision.startswith("edit")
         assert await list_lessons(bot) == ([("Where is it kept?", "Carl keeps the key.")] if has_new_text else [])
+
+
+async def test_a_lesson_stays_when_a_person_of_nearly_the_same_id_forgets(tmp_path: Path) -> None:
+    async with opened(tmp_path, JournalSettings()) as bot:
+        await bot.deliver(BOB, "Where is it kept?", "learn", quoted=SAID, quoted_authors=("Ann",))
+        await erase_on_platform(bot.journal.database, "telegram", "ann", date.today())
+        assert len(await list_lessons(bot)) == 1
+        await erase_on_platform(bot.journal.database, "telegram", "Ann", date.today())
+        assert await list_lessons(bot) == []
