@@ -21,6 +21,7 @@ from bots.operator_page.context import (
     to_command,
 )
 from core.errors import MessageDeleted, UsageError
+from core.messaging.feedback.handoff import with_author_of_words
 from core.ports.refresh import refresh_taught
 from core.settings import LearnedSource
 from core.storage.lessons import MAX_ANSWER_CHARS, MAX_QUESTION_CHARS, ReviewState
@@ -54,9 +55,10 @@ async def teach(request: web.Request) -> web.StreamResponse:
         return _show_form(request, report, question, answer, "Both the question and the answer are needed.")
     # Who asked may have been told what is closed, and the answer may tell it again.
     closed_sources = await context.permissions.read_closed_labels(report.message, report.visible_sources or ())
+    asker_id = with_author_of_words(report.message).author_id
     try:
         number = await context.taught_answers.submit(
-            message, report.message.author_id, question, answer, closed_sources, words_of=[report.message]
+            message, asker_id, question, answer, closed_sources, words_of=[report.message]
         )
     except MessageDeleted:
         raise web.HTTPNotFound(text=NO_QUESTION) from None

@@ -43,7 +43,7 @@ Parameters = Mapping[str, Any]
 
 NO_PARAMETERS: Parameters = {}
 # The newest revision in `migrations/versions/`.
-HEAD = "0016"
+HEAD = "0017"
 # That of version 0.2.0: what an older version wrote is refused.
 BASELINE = "0008"
 OLDER_HINT = "Open it once with KIMAs 0.2.0 (`kimas usage` is enough), which upgrades it"

@@ -23,6 +23,7 @@ from core.storage.tables import (
     DROPPED_STATE,
     answers,
     feedback,
+    identity_values,
     is_reply_in,
     messages,
     replies,
@@ -47,6 +48,7 @@ from core.types import (
     RATING_COMMAND,
     RETELLING_COMMANDS,
     ConversationKey,
+    Message,
     Reply,
     SkipReason,
 )
@@ -158,11 +160,26 @@ async def _erase_in_place(
     return erased_count
 
 
-async def erase_nobodys(database: Database, identity: Mapping[str, str]) -> bool:
+async def erase_nobodys(database: Database, message: Message) -> bool:
     """Erase what is left of a command whose author was forgotten while it ran; return whether they were."""
     columns = messages.c
+    own = identity_values(message)
     is_nobodys = and_(columns.author_id == "", columns.command.not_in(ASK_COMMANDS))
-    return bool(await database.write(update(messages).filter_by(**identity).where(is_nobodys).values(ERASED_VALUES)))
+    erased_count = await database.write(update(messages).filter_by(**own).where(is_nobodys).values(ERASED_VALUES))
+    if erased_count and message.author_id:
+        named_presses = (
+            delete(messages).filter_by(**own, command=RATING_COMMAND).where(_is_named_after(message.author_id))
+        )
+        await database.write(named_presses)
+    return bool(erased_count)
+
+
+def _is_named_after(author_id: str) -> ColumnElement[bool]:
+    """Return the condition that the id of a press has its author in it, and that it is to go.
+
+    No platform delivers an old one again but forges, where it has not.
+    """
+    return and_(messages.c.id.contains(author_id, autoescape=True), messages.c.platform.not_in(FORGES))
 
 
 @uncancellable
@@ -213,12 +230,8 @@ async def _erase_rows(connection: AsyncConnection, place: Mapping[str, str], aut
     await _erase_drafts(connection, by_person)
     await _erase_calls(connection, place, author_id)
     is_finished = messages.c.state.in_(FINISHED_STATES)
-    # The id of a press may have its author in it. No platform delivers an old one again but forges, where it has not.
-    await connection.execute(
-        delete(messages)
-        .filter_by(**by_person, command=RATING_COMMAND)
-        .where(is_finished, messages.c.id.contains(author_id, autoescape=True), messages.c.platform.not_in(FORGES))
-    )
+    presses = delete(messages).filter_by(**by_person, command=RATING_COMMAND)
+    await connection.execute(presses.where(is_finished, _is_named_after(author_id)))
     result = await connection.execute(update(messages).filter_by(**by_person).where(is_finished).values(ERASED_VALUES))
     await connection.execute(delete(feedback).filter_by(**place, author_id=author_id))
     return result.rowcount

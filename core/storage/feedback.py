@@ -12,6 +12,7 @@ from sqlalchemy import Row, Text, and_, case, cast, delete, func, insert, or_, s
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.runtime.tasks import uncancellable
+from core.storage.chat_history import are_all_remembered
 from core.storage.engine import Repository
 from core.storage.message_rows import to_message
 from core.storage.tables import bot_values, feedback, is_reply_in, messages, replies
@@ -115,11 +116,15 @@ class FeedbackRepository(Repository):
 
     @uncancellable
     async def rate(self, press: Message, question_id: str, verdict: str, reason: str = "") -> Rating:
-        """Store the rating of a press. The same rating again withdraws it; a press counts once."""
+        """Store the rating of a press. The same rating again withdraws it; a press counts once.
+
+        Not that of somebody who was forgotten meanwhile.
+        """
         key_values = {**bot_values(press), "question": question_id, "author_id": press.author_id}
         async with self._database.transaction() as connection:
+            is_remembered = await are_all_remembered(connection, [press])
             row = (await connection.execute(select(feedback).filter_by(**key_values))).first()
-            if row is None or row.press != press.id:
+            if is_remembered and (row is None or row.press != press.id):
                 verdict, reason = _next_rating(row, verdict, reason)
                 values = {"verdict": verdict, "reason": reason, "press": press.id, "at": datetime.now(UTC)}
                 if row is None:

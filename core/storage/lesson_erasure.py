@@ -21,7 +21,8 @@ _WITHOUT_TEACHER = {"taught_by": "", "teacher": ""}
 async def erase_lessons(connection: AsyncConnection, place: Mapping[str, str], author_id: str) -> None:
     """Erase what somebody taught, asked, edited or was quoted with where the columns of `place` have its values.
 
-    An approved lesson is knowledge: it loses their name. Call it while it is known whose words others have brought.
+    An approved lesson is knowledge: it loses their name, and it is marked for the day when it is none any more. Call it
+    while it is known whose words others have brought.
     """
     columns = taught_answers.c
     is_here = and_(*(columns[name] == value for name, value in place.items()))
@@ -31,10 +32,12 @@ async def erase_lessons(connection: AsyncConnection, place: Mapping[str, str], a
     is_involved = and_(is_here, or_(columns.asked_by == author_id, columns.taught_by == author_id, is_quoted))
     # Owners edit what was taught in other chats, too.
     other_editors = await _find_edited(connection, {**place, "author_id": author_id})
-    is_forgotten = and_(or_(is_involved, columns.number.in_(other_editors)), columns.state != "approved")
+    has_words = or_(is_involved, columns.number.in_(other_editors))
+    is_forgotten = and_(has_words, columns.state != "approved")
     forgotten = (await connection.scalars(select(columns.number).where(is_forgotten))).all()
-    await _erase_told(connection, forgotten)
+    await erase_told(connection, forgotten)
     await connection.execute(delete(taught_answers).where(is_forgotten))
+    await connection.execute(update(taught_answers).where(has_words).values(has_forgotten=True))
     await connection.execute(update(taught_answers).where(is_here, columns.asked_by == author_id).values(asked_by=""))
     await connection.execute(
         update(taught_answers).where(is_here, columns.taught_by == author_id).values(_WITHOUT_TEACHER)
@@ -66,7 +69,7 @@ async def _find_edited(
     return {number: left for number, (left, count) in others.items() if len(left) < count}
 
 
-async def _erase_told(connection: AsyncConnection, numbers: Collection[int]) -> None:
+async def erase_told(connection: AsyncConnection, numbers: Collection[int]) -> None:
     """Erase what was answered anywhere from lessons while they were approved: they are no knowledge any more."""
     columns = messages.c
     for number in numbers:

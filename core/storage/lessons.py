@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, Row, delete, insert, null, or_, select, update
+from sqlalchemy import ColumnElement, Row, and_, delete, insert, null, or_, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -16,6 +16,7 @@ from core.errors import MessageDeleted, UsageError
 from core.runtime.tasks import uncancellable
 from core.storage.chat_history import are_all_remembered, is_readable_from, is_told_to
 from core.storage.engine import Repository
+from core.storage.lesson_erasure import erase_told
 from core.storage.tables import chat_values, identity_values, messages, taught_answers
 from core.types import Message, SkipReason
 
@@ -113,7 +114,11 @@ class TaughtAnswerRepository(Repository):
 
     @uncancellable
     async def decide(self, number: int, state: ReviewState, reviewer: str, texts: Messages = ENGLISH) -> TaughtAnswer:
-        """Approve or reject an answer. Raises `UsageError` for an unknown number."""
+        """Approve or reject an answer. Raises `UsageError` for an unknown number.
+
+        One that has words of somebody who was forgotten while it was approved is erased when it is rejected, with what
+        was told from it.
+        """
         values = {"state": state, "reviewer": reviewer, "reviewed_at": datetime.now(UTC)}
         return await self._change(number, values, texts)
 
@@ -175,10 +180,13 @@ class TaughtAnswerRepository(Repository):
     ) -> TaughtAnswer:
         """Change an answer, which tells of `closed_sources` from now on, too, and has words of who is `editing` it."""
         chosen = select(taught_answers).filter_by(number=number)
+        is_left = values["state"] != "approved"
         async with self._database.transaction() as connection:
-            # First the message and then the answer, as who is forgotten does.
+            # First the messages and then the answer, as who is forgotten does.
             if editing and not await are_all_remembered(connection, [editing]):
                 raise MessageDeleted(SkipReason.DRAFT_FORGOTTEN.text)
+            if is_left and await connection.scalar(chosen.with_only_columns(taught_answers.c.has_forgotten)):
+                await erase_told(connection, [number])
             row = (await connection.execute(chosen.with_for_update())).first()
             if row is None:
                 raise UsageError(texts.no_such_answer.format(number=number))
@@ -190,6 +198,14 @@ class TaughtAnswerRepository(Repository):
                 values = {**values, "editors": [*others, editor]}
             await connection.execute(update(taught_answers).filter_by(number=number).values(values))
             row = (await connection.execute(chosen)).one()
+            if row.has_forgotten and is_left:
+                # Somebody may have been forgotten since it was looked at.
+                await erase_told(connection, [number])
+                # What was edited is its editor's, and waits for a review.
+                is_rejected = and_(taught_answers.c.number == number, taught_answers.c.state == "rejected")
+                await connection.execute(delete(taught_answers).where(is_rejected))
+        if row.has_forgotten and is_left:
+            await self._database.wipe()
         return _to_taught_answer(row)
 
 

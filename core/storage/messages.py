@@ -498,7 +498,7 @@ class Journal:
         await self._change_row(message, changed_values)
         self.count(message, state, skip)
         is_command = message.command not in ASK_COMMANDS
-        if is_request_to_forget or (is_command and await erase_nobodys(self.database, identity_values(message))):
+        if is_request_to_forget or (is_command and await erase_nobodys(self.database, message)):
             await self.database.wipe()
 
     def count(self, message: Message, state: ProcessingOutcome, skip: Skip | None = None) -> None:

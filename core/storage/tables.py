@@ -267,7 +267,8 @@ feedback = sa.Table(
 # message that the answer was taken from. What was taught in a closed thread is listed in no other place of its chat;
 # `thread` is null where an earlier version did not say. `closed_sources` are the labels of those that its place could
 # see when it was taught; null where an earlier version did not say. `editors` are those who have changed the answer
-# since, each with the platform and the chat where they did.
+# since, each with the platform and the chat where they did. `has_forgotten` where it has words of somebody who was
+# forgotten while it was approved.
 taught_answers = sa.Table(
     "taught_answers",
     metadata,
@@ -281,6 +282,7 @@ taught_answers = sa.Table(
     sa.Column("in_restricted_thread", sa.Boolean, nullable=False, default=False, server_default=sa.false()),
     sa.Column("closed_sources", sa.JSON(none_as_null=True)),
     sa.Column("editors", sa.JSON(none_as_null=True)),
+    sa.Column("has_forgotten", sa.Boolean, nullable=False, default=False, server_default=sa.false()),
     sa.Index("taught_answers_lesson", "platform", "chat", "lesson", unique=True),
     sa.Index("taught_answers_state", "state"),
     # A number that people have seen never becomes that of another answer.

@@ -172,3 +172,40 @@ async def test_no_lesson_is_edited_by_a_person_forgotten_meanwhile(
         await bot.deliver(ANN, f"edit 1 I keep my {WORD} in a box.", "faq")
         assert await list_lessons(bot) == [("Where is it kept?", "Carl keeps it in a box.")]
         assert await find_lesson_columns(bot) == set()
+
+
+@pytest.mark.parametrize("decision", ["reject 1", "edit 1 Carl keeps the key."], ids=["rejected", "edited"])
+@pytest.mark.parametrize("is_first", [True, False], ids=["forgotten first", "decided first"])
+@FORGET
+async def test_what_was_told_from_a_lesson_goes_whenever_it_is_taken_back(
+    tmp_path: Path,
+    journal_settings: JournalSettings,
+    forget: Callable[[Bot], Awaitable[None]],
+    decision: str,
+    *,
+    is_first: bool,
+) -> None:
+    async with opened(tmp_path, journal_settings) as bot:
+        hint = await bot.deliver(ANN, f"Carl keeps the {WORD} in a box.", addressed=False)
+        await bot.deliver(BOB, "Where is it kept?", "learn", reply_to=hint.id, quoted=hint.text)
+        await bot.deliver(OWNER, "approve 1", "faq")
+        await bot.app.refresh()
+        await bot.deliver(Sender("-300", "44"), "What is kept in a box?")
+        assert WORD in bot.output()
+        for step in (True, False):
+            if step == is_first:
+                await forget(bot)
+            else:
+                await bot.deliver(OWNER, decision, "faq")
+        assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
+        has_new_text = is_first and decision.startswith("edit")
+        assert await list_lessons(bot) == ([("Where is it kept?", "Carl keeps the key.")] if has_new_text else [])
+
+
+async def test_a_lesson_stays_when_a_person_of_nearly_the_same_id_forgets(tmp_path: Path) -> None:
+    async with opened(tmp_path, JournalSettings()) as bot:
+        await bot.deliver(BOB, "Where is it kept?", "learn", quoted=SAID, quoted_authors=("Ann",))
+        await erase_on_platform(bot.journal.database, "telegram", "ann", date.today())
+        assert len(await list_lessons(bot)) == 1
+        await erase_on_platform(bot.journal.database, "telegram", "Ann", date.today())
+        assert await list_lessons(bot) == []

@@ -11,11 +11,13 @@ from sqlalchemy import select, update
 
 from core.catalogue import ENGLISH
 from core.errors import PlatformError
+from core.messaging.feedback.rating_buttons import to_press
 from core.messaging.policy.command_table import COMMANDS
 from core.settings.messaging import JournalSettings
+from core.storage.feedback import FeedbackRepository
 from core.storage.lessons import TaughtAnswerRepository
 from core.storage.tables import messages
-from core.types import ConversationKey, Message, Reply
+from core.types import UP, ConversationKey, Message, Reply, SkipReason, skip
 from core.types.replies import SearchRound, Trace
 from tests.support.forgetting import ANN, ANN_ID, BOB, KEPT_IN_CHAT, OWNER_ALONE, SAID, WORD, find_columns, opened
 from tests.support.recording_bot import Sender
@@ -65,6 +67,21 @@ async def test_a_command_that_was_running_is_nobodys(tmp_path: Path) -> None:
         await bot.journal.record_message(running)
         await bot.deliver(ANN, "", "forget")
         await bot.journal.mark_answered(running, Reply("Because."))
+        assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
+
+
+@pytest.mark.parametrize("choice", ["up", "up on"], ids=["press", "reaction"])
+async def test_a_rating_of_somebody_forgotten_meanwhile_is_not_kept(tmp_path: Path, choice: str) -> None:
+    """It waited for another one, and the id of a reaction has its author in it."""
+    async with opened(tmp_path, JournalSettings()) as bot:
+        asked = await bot.deliver(BOB, "How does the launcher start?")
+        message = replace(ASKED, id=f"reaction 99 {ANN_ID} 2", author_id=ANN_ID, author="Ann")
+        press = to_press(message, choice, asked.id)
+        await bot.journal.record_message(press)
+        await bot.deliver(ANN, "", "forget")
+        rating = await FeedbackRepository(bot.journal.database).rate(press, asked.id, UP)
+        assert (rating.verdict, rating.up) == ("", 0)
+        await bot.journal.mark_skipped(press, skip(SkipReason.RATED, question=asked.id, rating="up"))
         assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
 
 

@@ -28,6 +28,7 @@ from core.formatting import today
 from core.observability.logs import get_logger
 from core.settings import OperatorPageSettings, Settings
 from core.settings.loader import load_settings
+from core.storage.erasure import erase_on_platform
 from core.storage.lessons import TaughtAnswerRepository
 from core.storage.messages import Journal
 from core.storage.overrides import Audit
@@ -625,6 +626,17 @@ class TestTeaching:
         assert len(await taught_answers.list_answers(reader=question)) == 1
         (entry,) = await Audit(page.journal.database).get_newest(9, chat=(GROUP.platform, GROUP.chat))
         assert (entry.command, entry.subject, entry.after) == ("learn", "learned 1", "")
+
+    async def test_a_question_that_was_forwarded_goes_with_whose_it_is(self, page: Page) -> None:
+        text = "Who keeps the key of the launcher?"
+        forward = replace(make_message(1, text), is_forwarded=True, quoted_authors=("44",))
+        await answered(page.journal, forward, NOTHING)
+        async with browser(page, OWNER) as client:
+            form = {"form_token": await get_form_token(client), "question": text, "answer": "Carl has it."}
+            async with client.post("/questions/1/teach", data=form) as response:
+                assert "The answer is kept as number 1" in await response.text()
+        await erase_on_platform(page.journal.database, "telegram", "44", datetime.now(UTC).date())
+        assert not await page.context.taught_answers.list_answers(reader=None)
 
     async def test_a_reader_may_not(self, page: Page) -> None:
         await answered(page.journal, make_message(1, "Does it use Redis?"), NOTHING)

@@ -222,7 +222,7 @@ async def test_a_journal_of_a_newer_version_is_refused_and_left_alone(tmp_path: 
     execute(path, "UPDATE alembic_version SET version_num = '9999';")
     contents_before = contents(path)
     with pytest.raises(
-        StoreError, match=r"journal\.db.* version 9999, .*up to 0016.*install that one again, or restore"
+        StoreError, match=r"journal\.db.* version 9999, .*up to 0017.*install that one again, or restore"
     ):
         await Database.open(path)
     assert contents(path) == contents_before
