@@ -28,8 +28,10 @@ from core.storage.tables import (
     replies,
 )
 from core.storage.told_words import (
+    MADE_FROM,
     find_quoted_words,
     get_brought_text,
+    get_brought_texts,
     get_description,
     get_transcripts,
     get_written_text,
@@ -280,7 +282,8 @@ class _Said:
 
     `numbers` are those of messages that have it: theirs, and others that bring it or were answered with it.
     Of an answer in several parts only the first one's id is known: its words tell who quotes a later one. The
-    `shared_phrases` are of the person or of others, with whose words they were brought.
+    `shared_phrases` are of the person or of others, with whose words they were brought. The `quoted_phrases` are of the
+    `quoted_authors`, whom the person has quoted.
     """
 
     author_id: str
@@ -291,6 +294,8 @@ class _Said:
     phrases: set[tuple[str, ...]] = field(default_factory=set)
     answer_phrases: set[tuple[str, ...]] = field(default_factory=set)
     shared_phrases: set[tuple[str, ...]] = field(default_factory=set)
+    quoted_phrases: set[tuple[str, ...]] = field(default_factory=set)
+    quoted_authors: set[str] = field(default_factory=set)
 
     @property
     def since(self) -> datetime:
@@ -298,10 +303,16 @@ class _Said:
         return min(said_at for said_at, _ in self.times)
 
     def add(self, row: Row[*tuple[Any, ...]]) -> None:
-        """Add a message of the person, not what they pressed: what they wrote, said and attached, under which name."""
+        """Add a message of the person, not what they pressed: what they wrote, said and attached, under which name.
+
+        And what they quoted of others: once this message is erased, nothing says whose words those are.
+        """
         own_texts = {row.text, *row.reference.get(FORMER_TEXTS, ())}
         texts = {*own_texts, row.image_description or "", *get_transcripts(row)}
-        self.times.append((row.received_at, frozenset().union(*map(to_words, (*texts, row.author)))))
+        quoted = row.quoted if row.quoted_authors else ""
+        self.times.append((row.received_at, frozenset().union(*map(to_words, (*texts, row.author, quoted)))))
+        self.quoted_phrases |= to_phrases(quoted)
+        self.quoted_authors |= set(row.quoted_authors or ()) - {self.author_id}
         self.texts |= {text.strip() for text in own_texts} - {""}
         self.ids |= {row.id, row.reply_id} - {""}
         self.numbers.add(row.number)
@@ -313,7 +324,7 @@ class _Said:
 
         Where it brings words of several people, those are theirs that nobody else is known to have said.
         """
-        texts = [row.quoted, get_description(row), *get_transcripts(row), row.text if is_forward(row) else ""]
+        texts = get_brought_texts(row)
         self.times.append((row.received_at, frozenset().union(*map(to_words, texts))))
         phrases = self.phrases if len(row.quoted_authors) == 1 else self.shared_phrases
         phrases |= set().union(*map(to_phrases, texts))
@@ -321,6 +332,18 @@ class _Said:
     def take_shared(self, others_texts: Sequence[str]) -> None:
         """Take what was brought with the words of others for the person's where nobody else has said it."""
         self.phrases |= self.shared_phrases.difference(*map(to_phrases, others_texts))
+
+    def take_quoted(self, rows: Sequence[Row[*tuple[Any, ...]]]) -> None:
+        """Take what the person quoted of others for theirs where no row of those, nor one that names them, has it."""
+        known = set[tuple[str, ...]]()
+        for row in rows:
+            is_own = row.author_id in self.quoted_authors
+            texts = [row.text] if is_own else get_brought_texts(row) if self._quotes_as_well(row) else []
+            known = known.union(*map(to_phrases, texts))
+        self.phrases |= self.quoted_phrases - known
+
+    def _quotes_as_well(self, row: Row[*tuple[Any, ...]]) -> bool:
+        return not self.quoted_authors.isdisjoint(row.quoted_authors or ())
 
     def brings_answer(self, row: Row[*tuple[Any, ...]]) -> bool:
         """Return whether somebody else's message quotes or forwards what the bot has answered the person, or told of.
@@ -419,7 +442,7 @@ async def _erase_copies(connection: AsyncConnection, place: Mapping[str, str], a
     """
     columns = messages.c
     own_names = ("number", "author", "text", "reference", "attachments", "image_description", "id", "reply", "reply_id")
-    names = ("chat", "received_at", *own_names)
+    names = ("chat", "received_at", "quoted", "quoted_authors", *own_names)
     query = select(*(columns[name] for name in names)).where(columns.command != RATING_COMMAND)
     said_in = defaultdict[str, _Said](partial(_Said, author_id))
     for row in await connection.execute(query.filter_by(**place, author_id=author_id).order_by(columns.received_at)):
@@ -435,12 +458,29 @@ async def _erase_copies(connection: AsyncConnection, place: Mapping[str, str], a
         if said.shared_phrases:
             texts = others.with_only_columns(columns.text).where(~columns.is_forwarded)
             await asyncio.to_thread(said.take_shared, (await connection.scalars(texts)).all())
+        if said.quoted_phrases:
+            is_known = or_(columns.author_id.in_(said.quoted_authors), columns.quoted_authors.is_not(null()))
+            known = others.add_columns(columns.author_id).where(is_known)
+            await asyncio.to_thread(said.take_quoted, (await connection.execute(known)).all())
         rows = (await connection.execute(others.where(_is_made_since(said.since)))).all()
+        said.numbers |= await _find_forgotten(connection, rows)
         copies = await asyncio.to_thread(_find_all_copies, said, rows)
         for number, values in copies.items():
             await connection.execute(update(messages).filter_by(number=number).values(values))
         await _drop_notices(connection, {number for number, values in copies.items() if _is_told_without(values)})
     await _erase_retold(connection, place["platform"], said_in)
+
+
+async def _find_forgotten(connection: AsyncConnection, rows: Sequence[Row[*tuple[Any, ...]]]) -> set[int]:
+    """Return the numbers of erased messages since the first one that one of the drafts in these rows was made from.
+
+    Nobody knows any more whose words those had.
+    """
+    made_from = [number for row in rows if row.state == DRAFTED for number in (row.delivery or {}).get(MADE_FROM, ())]
+    if not made_from:
+        return set()
+    forgotten = select(messages.c.number).where(messages.c.author_id == "", messages.c.number >= min(made_from))
+    return set((await connection.scalars(forgotten)).all())
 
 
 async def _find_brought_answers(
@@ -515,8 +555,8 @@ def _find_all_copies(said: _Said, rows: Sequence[Row[*tuple[Any, ...]]]) -> Mapp
     for row in rows:
         said.add_attached(row)
     found = dict[int, dict[str, Any]]()
-    # A draft comes after the messages that it is made from.
-    for row in sorted(rows, key=lambda row: row.number):
+    # A draft may have waited for messages that came after its question: once more, when all of those are known.
+    for row in (*rows, *(row for row in rows if row.state == DRAFTED)):
         if values := said.find_copies(row):
             found[row.number] = values
             said.numbers.add(row.number)

@@ -82,6 +82,11 @@ def get_brought_text(row: Row[*tuple[Any, ...]]) -> str:
     return str(row.text if is_forward(row) else row.quoted)
 
 
+def get_brought_texts(row: Row[*tuple[Any, ...]]) -> Sequence[str]:
+    """Return all that a message brings: what it quotes or forwards, and what its files and recordings say."""
+    return [row.quoted, get_description(row), *get_transcripts(row), row.text if is_forward(row) else ""]
+
+
 def to_phrases(text: str) -> set[tuple[str, ...]]:
     """Return each `COPIED_WORDS` words that follow each other."""
     words = lexical_tokens(text).split()
