@@ -16,7 +16,7 @@ from sqlalchemy import Row, Text, and_, case, cast, delete, func, null, or_, sel
 from core.catalogue import ENGLISH
 from core.runtime.tasks import uncancellable
 from core.storage.lesson_erasure import erase_lessons
-from core.storage.message_rows import FORMER_TEXTS, UNKNOWN_COMMAND
+from core.storage.message_rows import UNKNOWN_COMMAND
 from core.storage.moved_chats import list_places, list_timelines
 from core.storage.tables import (
     DRAFTED,
@@ -28,6 +28,7 @@ from core.storage.tables import (
     replies,
 )
 from core.storage.told_words import (
+    FORMER_TEXTS,
     MADE_FROM,
     find_quoted_words,
     get_brought_text,
@@ -103,6 +104,7 @@ _COPY_COLUMNS = (
     "received_at",
     "settled_at",
     "text",
+    "reference",
     "reply_to",
     "quoted",
     "quotes_bot",
@@ -390,7 +392,9 @@ class _Said:
         is_hers = self._is_named_by(row) or row.text.strip() in self.texts or self.brings_answer(row)
         is_foreign = is_forward(row) and is_hers
         asked = "" if is_foreign else row.text
-        values |= {"text": ""} if is_foreign else {}
+        if is_foreign:
+            reference = {name: value for name, value in row.reference.items() if name != FORMER_TEXTS}
+            values |= {"text": "", "reference": reference}
         if self._has_added_words(row, asked, row.trace) or to_phrases(row.reason) & self.phrases:
             values |= {"trace": null(), "reason": _ERASED_REASON}
         # A draft, or an answer that its platform has not taken yet: the next try answers anew.

@@ -14,6 +14,8 @@ from core.language.tokens import lexical_tokens
 COPIED_WORDS = 3
 # What a draft keeps beside its reply: the numbers of the messages before its question that it was made from.
 MADE_FROM = "made_from"
+# In the reference of a message: its words before edits.
+FORMER_TEXTS = "former_texts"
 
 
 def find_quoted_words(row: Row[*tuple[Any, ...]]) -> dict[str, Any]:
@@ -84,7 +86,8 @@ def get_brought_text(row: Row[*tuple[Any, ...]]) -> str:
 
 def get_brought_texts(row: Row[*tuple[Any, ...]]) -> Sequence[str]:
     """Return all that a message brings: what it quotes or forwards, and what its files and recordings say."""
-    return [row.quoted, get_description(row), *get_transcripts(row), row.text if is_forward(row) else ""]
+    forwarded = (row.text, *row.reference.get(FORMER_TEXTS, ())) if is_forward(row) else ()
+    return [row.quoted, get_description(row), *get_transcripts(row), *forwarded]
 
 
 def to_phrases(text: str) -> set[tuple[str, ...]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -111,3 +112,21 @@ async def test_a_draft_that_was_made_from_a_later_message_is_looked_at(tmp_path:
         assert WORD in draft.reply.text
         await forget_ann(bot)
         assert await drafts.find_of(question) is None
+
+
+@pytest.mark.parametrize("last_text", ["", "And how does it stop?"], ids=["once", "twice"])
+async def test_what_an_edit_forwards_is_of_who_wrote_it(tmp_path: Path, last_text: str) -> None:
+    """Over HTTP a network may say so of an edit, too; what its author wrote afterwards changes nothing of it."""
+    async with opened(tmp_path, JournalSettings(), gate={**TEAM, "mode": "draft", "wait_s": 0}) as bot:
+        bot.processor.drafts.start_post = start_post
+        question = await bot.deliver(BOB, "How does the launcher start?")
+        edit = replace(question, is_edit=True, edit_id="e1")
+        forward = {"is_forwarded": True, "quoted_authors": (ANN_ID,)}
+        deliver = bot.processor.handler_for(bot.adapter("telegram"))
+        await deliver(replace(edit, text=SAID, **forward))
+        if last_text:
+            await deliver(replace(edit, text=last_text, edit_id="e2"))
+        await bot.processor.join()
+        assert WORD in str(await bot.journal.database.fetch_all(select(messages.c.text, messages.c.reference)))
+        await bot.deliver(ANN, command="forget")
+        assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
