@@ -341,7 +341,7 @@ class _Said:
         for row in rows:
             is_own = row.author_id in self.quoted_authors
             texts = [row.text] if is_own else get_brought_texts(row) if self._quotes_as_well(row) else []
-            known = known.union(*map(to_phrases, texts))
+            known.update(*map(to_phrases, texts))
         self.phrases |= self.quoted_phrases - known
 
     def _quotes_as_well(self, row: Row[*tuple[Any, ...]]) -> bool:
