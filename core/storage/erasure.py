@@ -28,6 +28,7 @@ from core.storage.tables import (
     replies,
 )
 from core.storage.told_words import (
+    COPY_COLUMNS,
     FORMER_TEXTS,
     MADE_FROM,
     find_quoted_words,
@@ -56,7 +57,7 @@ from core.types import (
 from core.types.messages import MAX_QUESTION_CHARS, PERSONAL_THREAD
 
 if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement, ScalarSelect
+    from sqlalchemy import ColumnElement, ScalarSelect, Select
     from sqlalchemy.ext.asyncio import AsyncConnection
 
     from core.storage.engine import Database
@@ -98,26 +99,6 @@ _DROPPED_VALUES = {**DROPPED_STATE, "delivery": null()}
 _NO_QUOTATION = {"quoted": "", **dict.fromkeys(("attachments", "image_description", "quoted_authors"), null())}
 # A report or a list of questions that somebody carries on has one of hers where it has so many of her phrases.
 TOLD_PHRASES = 2
-# What is looked at in the messages of others.
-_COPY_COLUMNS = (
-    "number",
-    "received_at",
-    "settled_at",
-    "text",
-    "reference",
-    "reply_to",
-    "quoted",
-    "quotes_bot",
-    "quoted_authors",
-    "is_forwarded",
-    "attachments",
-    "image_description",
-    "reply",
-    "trace",
-    "state",
-    "reason",
-    "delivery",
-)
 _WITHOUT_PERSON = dict.fromkeys(("chat", "author_id", "question_id"), "")
 
 
@@ -237,7 +218,7 @@ async def _erase_drafts(connection: AsyncConnection, by_person: Mapping[str, str
         is_notice, messages.c.reply_id != ""
     )
     is_below = tuple_(messages.c.platform, messages.c.chat, messages.c.reply_to).in_(notices)
-    below = select(*(messages.c[name] for name in _COPY_COLUMNS)).where(is_below)
+    below = select(*(messages.c[name] for name in COPY_COLUMNS)).where(is_below)
     for row in (await connection.execute(below)).all():
         values = {**_NO_QUOTATION, **find_quoted_words(row)}
         await connection.execute(update(messages).filter_by(number=row.number).values(values))
@@ -339,13 +320,11 @@ class _Said:
         """Take what the person quoted of others for theirs where no row of those, nor one that names them, has it."""
         known = set[tuple[str, ...]]()
         for row in rows:
-            is_own = row.author_id in self.quoted_authors
-            texts = [row.text] if is_own else get_brought_texts(row) if self._quotes_as_well(row) else []
-            known.update(*map(to_phrases, texts))
+            if row.author_id in self.quoted_authors:
+                known |= to_phrases(row.text)
+            elif not self.quoted_authors.isdisjoint(row.quoted_authors or ()):
+                known.update(*map(to_phrases, get_brought_texts(row)))
         self.phrases |= self.quoted_phrases - known
-
-    def _quotes_as_well(self, row: Row[*tuple[Any, ...]]) -> bool:
-        return not self.quoted_authors.isdisjoint(row.quoted_authors or ())
 
     def brings_answer(self, row: Row[*tuple[Any, ...]]) -> bool:
         """Return whether somebody else's message quotes or forwards what the bot has answered the person, or told of.
@@ -451,21 +430,15 @@ async def _erase_copies(connection: AsyncConnection, place: Mapping[str, str], a
     said_in = defaultdict[str, _Said](partial(_Said, author_id))
     for row in await connection.execute(query.filter_by(**place, author_id=author_id).order_by(columns.received_at)):
         said_in[row.chat].add(row)
-    brought = select(columns.chat, *(columns[name] for name in _COPY_COLUMNS)).filter_by(**place)
+    brought = select(columns.chat, *(columns[name] for name in COPY_COLUMNS)).filter_by(**place)
     for row in await connection.execute(brought.where(columns.author_id != author_id, _brings(author_id))):
         said_in[row.chat].add_brought(row)
     await _find_brought_answers(connection, place["platform"], author_id, said_in)
+    for chat, said in said_in.items():
+        await _take_brought(connection, _select_others(place["platform"], chat, author_id), said)
     await _drop_retelling(connection, said_in.values())
     for chat, said in said_in.items():
-        others = select(*(columns[name] for name in _COPY_COLUMNS)).filter_by(platform=place["platform"], chat=chat)
-        others = others.where(columns.author_id != author_id)
-        if said.shared_phrases:
-            texts = others.with_only_columns(columns.text).where(~columns.is_forwarded)
-            await asyncio.to_thread(said.take_shared, (await connection.scalars(texts)).all())
-        if said.quoted_phrases:
-            is_known = or_(columns.author_id.in_(said.quoted_authors), columns.quoted_authors.is_not(null()))
-            known = others.add_columns(columns.author_id).where(is_known)
-            await asyncio.to_thread(said.take_quoted, (await connection.execute(known)).all())
+        others = _select_others(place["platform"], chat, author_id)
         rows = (await connection.execute(others.where(_is_made_since(said.since)))).all()
         said.numbers |= await _find_forgotten(connection, rows)
         copies = await asyncio.to_thread(_find_all_copies, said, rows)
@@ -473,6 +446,23 @@ async def _erase_copies(connection: AsyncConnection, place: Mapping[str, str], a
             await connection.execute(update(messages).filter_by(number=number).values(values))
         await _drop_notices(connection, {number for number, values in copies.items() if _is_told_without(values)})
     await _erase_retold(connection, place["platform"], said_in)
+
+
+def _select_others(platform: str, chat: str, author_id: str) -> Select[*tuple[Any, ...]]:
+    others = select(*(messages.c[name] for name in COPY_COLUMNS)).filter_by(platform=platform, chat=chat)
+    return others.where(messages.c.author_id != author_id)
+
+
+async def _take_brought(connection: AsyncConnection, others: Select[*tuple[Any, ...]], said: _Said) -> None:
+    """Take what was brought of several people, or the person quoted of others, for theirs where it is nobody else's."""
+    columns = messages.c
+    if said.shared_phrases:
+        texts = others.with_only_columns(columns.text).where(~columns.is_forwarded)
+        await asyncio.to_thread(said.take_shared, (await connection.scalars(texts)).all())
+    if said.quoted_phrases:
+        is_known = or_(columns.author_id.in_(said.quoted_authors), columns.quoted_authors.is_not(null()))
+        known = others.add_columns(columns.author_id).where(is_known)
+        await asyncio.to_thread(said.take_quoted, (await connection.execute(known)).all())
 
 
 async def _find_forgotten(connection: AsyncConnection, rows: Sequence[Row[*tuple[Any, ...]]]) -> set[int]:
@@ -492,7 +482,7 @@ async def _find_brought_answers(
 ) -> None:
     """Find the other chats where somebody has forwarded or quoted what the bot answered the author."""
     columns = messages.c
-    brought = select(columns.chat, *(columns[name] for name in _COPY_COLUMNS)).filter_by(platform=platform)
+    brought = select(columns.chat, *(columns[name] for name in COPY_COLUMNS)).filter_by(platform=platform)
     brought = brought.where(columns.author_id != author_id, or_(columns.quotes_bot, columns.is_forwarded))
     rows = (await connection.execute(brought)).all()
     for row, said in await asyncio.to_thread(_find_all_brought, dict(said_in), rows):
@@ -508,7 +498,7 @@ async def _erase_retold(connection: AsyncConnection, platform: str, said_in: Map
     query = select(columns.platform, columns.chat).where(is_retelling).distinct()
     for place in (await connection.execute(query)).all():
         for said in (said for chat, said in said_in.items() if (platform, chat) != (place.platform, place.chat)):
-            told = select(*(columns[name] for name in _COPY_COLUMNS)).filter_by(**place._asdict())
+            told = select(*(columns[name] for name in COPY_COLUMNS)).filter_by(**place._asdict())
             told = told.where(_is_made_since(said.since)).order_by(columns.received_at)
             rows = (await connection.execute(told)).all()
             for number, values in (await asyncio.to_thread(_find_all_retold, said, rows)).items():

@@ -16,6 +16,26 @@ COPIED_WORDS = 3
 MADE_FROM = "made_from"
 # In the reference of a message: its words before edits.
 FORMER_TEXTS = "former_texts"
+# What is looked at in the messages of others.
+COPY_COLUMNS = (
+    "number",
+    "received_at",
+    "settled_at",
+    "text",
+    "reference",
+    "reply_to",
+    "quoted",
+    "quotes_bot",
+    "quoted_authors",
+    "is_forwarded",
+    "attachments",
+    "image_description",
+    "reply",
+    "trace",
+    "state",
+    "reason",
+    "delivery",
+)
 
 
 def find_quoted_words(row: Row[*tuple[Any, ...]]) -> dict[str, Any]:
