@@ -107,7 +107,7 @@ async def extract(
         return Extract()
     best_fit = max((cut.fit for cut in ranking), default=0.0)
     quotes: list[Cut] = []
-    if best_fit >= min_fit:
+    if ranking and best_fit >= min_fit:
         first = passages[ranking[0].cut.position]
         page = pages.get(_get_page(first)) or await _read_page(first, library)
         least_fit = max(min_fit, MIN_FIT_SHARE * ranking[0].fit)

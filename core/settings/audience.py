@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, Protocol
+from urllib.parse import quote, unquote_to_bytes
 
 from core.settings.answering import AgentSettings
 from core.settings.base import API_PLATFORM, EVERYONE, OPERATOR_PLATFORM, PAGE_CLIENT
@@ -41,6 +43,8 @@ OWNERS = "owners"
 ADMINS = "admins"
 # What other daemons are told of a source's scope and folder begins with it, as no name and no label does.
 _FOLDER_SIGN = "/"
+# What they are told of a private file, as no name begins either. Earlier versions take it for an unknown name.
+_PRIVATE_SIGN = "%"
 # The label of a time when every source is for everyone.
 ALL_OPEN = ""
 # The label of what tells of all chats, which only an owner is told, in private. No source has it.
@@ -170,26 +174,33 @@ class Audiences:
     def to_json(self) -> str:
         """Return who may see the sources, for other daemons of the deployment: by name, and by what they read.
 
-        Earlier versions read the names, or the names and the labels.
+        With the private files: where sources lie, they may be the same files. Earlier versions read the names, or the
+        names and the labels.
         """
         sources = {name: audiences for name, audiences in self.by_source.items() if audiences}
         sources |= {label: self.by_source[name] for name, label in self.labels.items()}
         for name, label in self.scopes.items():
             key = f"{_FOLDER_SIGN}{label.replace(LABEL_SIGN, ' ')} {self.folders.get(name, '')}"
             sources[key] = self.by_source[name]
+        sources |= {f"{_PRIVATE_SIGN}{quote(os.fsencode(path), safe='')}": frozenset() for path in self.private_files}
         return json.dumps({name: sorted(map(sorted, audiences)) for name, audiences in sources.items()}, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> Audiences:
         """Return the audiences that another daemon has written. The `labels` are of the sources that it has."""
-        audiences = {key: frozenset(map(frozenset, value)) for key, value in json.loads(text).items()}
+        values = json.loads(text)
+        paths = [key.removeprefix(_PRIVATE_SIGN) for key in values if key.startswith(_PRIVATE_SIGN)]
+        private_files = frozenset(Path(os.fsdecode(unquote_to_bytes(path))) for path in paths)
+        audiences = {
+            key: frozenset(map(frozenset, value)) for key, value in values.items() if not key.startswith(_PRIVATE_SIGN)
+        }
         labels = {key.partition(LABEL_SIGN)[0]: key for key in audiences if LABEL_SIGN in key}
         by_label = {name: audiences[label] for name, label in labels.items()}
         by_name = {key: value for key, value in audiences.items() if not {LABEL_SIGN, _FOLDER_SIGN}.intersection(key)}
         keys = [key.removeprefix(_FOLDER_SIGN).split(" ", 2) for key in audiences if key.startswith(_FOLDER_SIGN)]
         scopes = {name: f"{name}{LABEL_SIGN}{scope}" for name, scope, _ in keys}
         folders = {name: folder for name, _, folder in keys if folder}
-        return cls(by_label | by_name, labels, scopes=scopes, folders=folders)
+        return cls(by_label | by_name, labels, scopes=scopes, folders=folders, private_files=private_files)
 
     def closed_further(self, newer: Audiences, in_force: Audiences | None = None) -> Audiences:
         """Return these audiences with those that a newer configuration adds: its askers are in all of them.

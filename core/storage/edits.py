@@ -37,7 +37,7 @@ async def write_edit(connection: AsyncConnection, message: Message) -> bool:
         await connection.execute(delete(replies).where(is_of_draft))
     if row:
         change = update(messages).filter_by(number=row.number)
-        await connection.execute(change.values(to_edited_values(row, message.text)))
+        await connection.execute(change.values(to_edited_values(row, message)))
     return row is not None
 
 

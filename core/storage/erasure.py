@@ -16,7 +16,7 @@ from sqlalchemy import Row, Text, and_, case, cast, delete, func, null, or_, sel
 from core.catalogue import ENGLISH
 from core.runtime.tasks import uncancellable
 from core.storage.lesson_erasure import erase_lessons
-from core.storage.message_rows import FORMER_TEXTS, UNKNOWN_COMMAND
+from core.storage.message_rows import UNKNOWN_COMMAND
 from core.storage.moved_chats import list_places, list_timelines
 from core.storage.tables import (
     DRAFTED,
@@ -29,8 +29,12 @@ from core.storage.tables import (
     replies,
 )
 from core.storage.told_words import (
+    COPY_COLUMNS,
+    FORMER_TEXTS,
+    MADE_FROM,
     find_quoted_words,
     get_brought_text,
+    get_brought_texts,
     get_description,
     get_transcripts,
     get_written_text,
@@ -55,7 +59,7 @@ from core.types import (
 from core.types.messages import MAX_QUESTION_CHARS, PERSONAL_THREAD
 
 if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement, ScalarSelect
+    from sqlalchemy import ColumnElement, ScalarSelect, Select
     from sqlalchemy.ext.asyncio import AsyncConnection
 
     from core.storage.engine import Database
@@ -97,25 +101,6 @@ _DROPPED_VALUES = {**DROPPED_STATE, "delivery": null()}
 _NO_QUOTATION = {"quoted": "", **dict.fromkeys(("attachments", "image_description", "quoted_authors"), null())}
 # A report or a list of questions that somebody carries on has one of hers where it has so many of her phrases.
 TOLD_PHRASES = 2
-# What is looked at in the messages of others.
-_COPY_COLUMNS = (
-    "number",
-    "received_at",
-    "settled_at",
-    "text",
-    "reply_to",
-    "quoted",
-    "quotes_bot",
-    "quoted_authors",
-    "is_forwarded",
-    "attachments",
-    "image_description",
-    "reply",
-    "trace",
-    "state",
-    "reason",
-    "delivery",
-)
 _WITHOUT_PERSON = dict.fromkeys(("chat", "author_id", "question_id"), "")
 
 
@@ -246,7 +231,7 @@ async def _erase_drafts(connection: AsyncConnection, by_person: Mapping[str, str
         is_notice, messages.c.reply_id != ""
     )
     is_below = tuple_(messages.c.platform, messages.c.chat, messages.c.reply_to).in_(notices)
-    below = select(*(messages.c[name] for name in _COPY_COLUMNS)).where(is_below)
+    below = select(*(messages.c[name] for name in COPY_COLUMNS)).where(is_below)
     for row in (await connection.execute(below)).all():
         values = {**_NO_QUOTATION, **find_quoted_words(row)}
         await connection.execute(update(messages).filter_by(number=row.number).values(values))
@@ -293,7 +278,8 @@ class _Said:
 
     `numbers` are those of messages that have it: theirs, and others that bring it or were answered with it.
     Of an answer in several parts only the first one's id is known: its words tell who quotes a later one. The
-    `shared_phrases` are of the person or of others, with whose words they were brought.
+    `shared_phrases` are of the person or of others, with whose words they were brought. The `quoted_phrases` are of the
+    `quoted_authors`, whom the person has quoted.
     """
 
     author_id: str
@@ -304,6 +290,8 @@ class _Said:
     phrases: set[tuple[str, ...]] = field(default_factory=set)
     answer_phrases: set[tuple[str, ...]] = field(default_factory=set)
     shared_phrases: set[tuple[str, ...]] = field(default_factory=set)
+    quoted_phrases: set[tuple[str, ...]] = field(default_factory=set)
+    quoted_authors: set[str] = field(default_factory=set)
 
     @property
     def since(self) -> datetime:
@@ -311,10 +299,16 @@ class _Said:
         return min(said_at for said_at, _ in self.times)
 
     def add(self, row: Row[*tuple[Any, ...]]) -> None:
-        """Add a message of the person, not what they pressed: what they wrote, said and attached, under which name."""
+        """Add a message of the person, not what they pressed: what they wrote, said and attached, under which name.
+
+        And what they quoted of others: once this message is erased, nothing says whose words those are.
+        """
         own_texts = {row.text, *row.reference.get(FORMER_TEXTS, ())}
         texts = {*own_texts, row.image_description or "", *get_transcripts(row)}
-        self.times.append((row.received_at, frozenset().union(*map(to_words, (*texts, row.author)))))
+        quoted = row.quoted if row.quoted_authors else ""
+        self.times.append((row.received_at, frozenset().union(*map(to_words, (*texts, row.author, quoted)))))
+        self.quoted_phrases |= to_phrases(quoted)
+        self.quoted_authors |= set(row.quoted_authors or ()) - {self.author_id}
         self.texts |= {text.strip() for text in own_texts} - {""}
         self.ids |= {row.id, row.reply_id} - {""}
         self.numbers.add(row.number)
@@ -326,7 +320,7 @@ class _Said:
 
         Where it brings words of several people, those are theirs that nobody else is known to have said.
         """
-        texts = [row.quoted, get_description(row), *get_transcripts(row), row.text if is_forward(row) else ""]
+        texts = get_brought_texts(row)
         self.times.append((row.received_at, frozenset().union(*map(to_words, texts))))
         phrases = self.phrases if len(row.quoted_authors) == 1 else self.shared_phrases
         phrases |= set().union(*map(to_phrases, texts))
@@ -334,6 +328,16 @@ class _Said:
     def take_shared(self, others_texts: Sequence[str]) -> None:
         """Take what was brought with the words of others for the person's where nobody else has said it."""
         self.phrases |= self.shared_phrases.difference(*map(to_phrases, others_texts))
+
+    def take_quoted(self, rows: Sequence[Row[*tuple[Any, ...]]]) -> None:
+        """Take what the person quoted of others for theirs where no row of those, nor one that names them, has it."""
+        known = set[tuple[str, ...]]()
+        for row in rows:
+            if row.author_id in self.quoted_authors:
+                known |= to_phrases(row.text)
+            elif not self.quoted_authors.isdisjoint(row.quoted_authors or ()):
+                known.update(*map(to_phrases, get_brought_texts(row)))
+        self.phrases |= self.quoted_phrases - known
 
     def brings_answer(self, row: Row[*tuple[Any, ...]]) -> bool:
         """Return whether somebody else's message quotes or forwards what the bot has answered the person, or told of.
@@ -380,7 +384,9 @@ class _Said:
         is_hers = self._is_named_by(row) or row.text.strip() in self.texts or self.brings_answer(row)
         is_foreign = is_forward(row) and is_hers
         asked = "" if is_foreign else row.text
-        values |= {"text": ""} if is_foreign else {}
+        if is_foreign:
+            reference = {name: value for name, value in row.reference.items() if name != FORMER_TEXTS}
+            values |= {"text": "", "reference": reference}
         if self._has_added_words(row, asked, row.trace) or to_phrases(row.reason) & self.phrases:
             values |= {"trace": null(), "reason": _ERASED_REASON}
         # A draft, or an answer that its platform has not taken yet: the next try answers anew.
@@ -432,23 +438,22 @@ async def _erase_copies(connection: AsyncConnection, place: Mapping[str, str], a
     """
     columns = messages.c
     own_names = ("number", "author", "text", "reference", "attachments", "image_description", "id", "reply", "reply_id")
-    names = ("chat", "received_at", *own_names)
+    names = ("chat", "received_at", "quoted", "quoted_authors", *own_names)
     query = select(*(columns[name] for name in names)).where(columns.command != RATING_COMMAND)
     said_in = defaultdict[str, _Said](partial(_Said, author_id))
     for row in await connection.execute(query.filter_by(**place, author_id=author_id).order_by(columns.received_at)):
         said_in[row.chat].add(row)
-    brought = select(columns.chat, *(columns[name] for name in _COPY_COLUMNS)).filter_by(**place)
+    brought = select(columns.chat, *(columns[name] for name in COPY_COLUMNS)).filter_by(**place)
     for row in await connection.execute(brought.where(columns.author_id != author_id, _brings(author_id))):
         said_in[row.chat].add_brought(row)
     await _find_brought_answers(connection, place["platform"], author_id, said_in)
+    for chat, said in said_in.items():
+        await _take_brought(connection, _select_others(place["platform"], chat, author_id), said)
     await _drop_retelling(connection, said_in.values())
     for chat, said in said_in.items():
-        others = select(*(columns[name] for name in _COPY_COLUMNS)).filter_by(platform=place["platform"], chat=chat)
-        others = others.where(columns.author_id != author_id)
-        if said.shared_phrases:
-            texts = others.with_only_columns(columns.text).where(~columns.is_forwarded)
-            await asyncio.to_thread(said.take_shared, (await connection.scalars(texts)).all())
+        others = _select_others(place["platform"], chat, author_id)
         rows = (await connection.execute(others.where(_is_made_since(said.since)))).all()
+        said.numbers |= await _find_forgotten(connection, rows)
         copies = await asyncio.to_thread(_find_all_copies, said, rows)
         for number, values in copies.items():
             await connection.execute(update(messages).filter_by(number=number).values(values))
@@ -456,12 +461,41 @@ async def _erase_copies(connection: AsyncConnection, place: Mapping[str, str], a
     await _erase_retold(connection, place["platform"], said_in)
 
 
+def _select_others(platform: str, chat: str, author_id: str) -> Select[*tuple[Any, ...]]:
+    others = select(*(messages.c[name] for name in COPY_COLUMNS)).filter_by(platform=platform, chat=chat)
+    return others.where(messages.c.author_id != author_id)
+
+
+async def _take_brought(connection: AsyncConnection, others: Select[*tuple[Any, ...]], said: _Said) -> None:
+    """Take what was brought of several people, or the person quoted of others, for theirs where it is nobody else's."""
+    columns = messages.c
+    if said.shared_phrases:
+        texts = others.with_only_columns(columns.text).where(~columns.is_forwarded)
+        await asyncio.to_thread(said.take_shared, (await connection.scalars(texts)).all())
+    if said.quoted_phrases:
+        is_known = or_(columns.author_id.in_(said.quoted_authors), columns.quoted_authors.is_not(null()))
+        known = others.add_columns(columns.author_id).where(is_known)
+        await asyncio.to_thread(said.take_quoted, (await connection.execute(known)).all())
+
+
+async def _find_forgotten(connection: AsyncConnection, rows: Sequence[Row[*tuple[Any, ...]]]) -> set[int]:
+    """Return the numbers of erased messages since the first one that one of the drafts in these rows was made from.
+
+    Nobody knows any more whose words those had.
+    """
+    made_from = [number for row in rows if row.state == DRAFTED for number in (row.delivery or {}).get(MADE_FROM, ())]
+    if not made_from:
+        return set()
+    forgotten = select(messages.c.number).where(messages.c.author_id == "", messages.c.number >= min(made_from))
+    return set((await connection.scalars(forgotten)).all())
+
+
 async def _find_brought_answers(
     connection: AsyncConnection, platform: str, author_id: str, said_in: defaultdict[str, _Said]
 ) -> None:
     """Find the other chats where somebody has forwarded or quoted what the bot answered the author."""
     columns = messages.c
-    brought = select(columns.chat, *(columns[name] for name in _COPY_COLUMNS)).filter_by(platform=platform)
+    brought = select(columns.chat, *(columns[name] for name in COPY_COLUMNS)).filter_by(platform=platform)
     brought = brought.where(columns.author_id != author_id, or_(columns.quotes_bot, columns.is_forwarded))
     rows = (await connection.execute(brought)).all()
     for row, said in await asyncio.to_thread(_find_all_brought, dict(said_in), rows):
@@ -477,7 +511,7 @@ async def _erase_retold(connection: AsyncConnection, platform: str, said_in: Map
     query = select(columns.platform, columns.chat).where(is_retelling).distinct()
     for place in (await connection.execute(query)).all():
         for said in (said for chat, said in said_in.items() if (platform, chat) != (place.platform, place.chat)):
-            told = select(*(columns[name] for name in _COPY_COLUMNS)).filter_by(**place._asdict())
+            told = select(*(columns[name] for name in COPY_COLUMNS)).filter_by(**place._asdict())
             told = told.where(_is_made_since(said.since)).order_by(columns.received_at)
             rows = (await connection.execute(told)).all()
             for number, values in (await asyncio.to_thread(_find_all_retold, said, rows)).items():
@@ -528,8 +562,8 @@ def _find_all_copies(said: _Said, rows: Sequence[Row[*tuple[Any, ...]]]) -> Mapp
     for row in rows:
         said.add_attached(row)
     found = dict[int, dict[str, Any]]()
-    # A draft comes after the messages that it is made from.
-    for row in sorted(rows, key=lambda row: row.number):
+    # A draft may have waited for messages that came after its question: once more, when all of those are known.
+    for row in (*rows, *(row for row in rows if row.state == DRAFTED)):
         if values := said.find_copies(row):
             found[row.number] = values
             said.numbers.add(row.number)

@@ -14,7 +14,7 @@ from sqlalchemy.exc import IntegrityError
 from core.formatting import with_description
 from core.storage.details import get_detail
 from core.storage.tables import chat_values, chats
-from core.storage.told_words import MADE_FROM
+from core.storage.told_words import FORMER_TEXTS, MADE_FROM
 from core.types import (
     Attachment,
     Citation,
@@ -31,8 +31,6 @@ from core.types.replies import trace_from_json
 
 # What is typed behind a slash may be any word. With none, the message would count as a question.
 UNKNOWN_COMMAND = "unknown"
-# In the reference of a message: its words before edits.
-FORMER_TEXTS = "former_texts"
 MAX_FORMER_TEXTS = 20
 _DELIVERED_NAMES = ("image_description", "failure", "is_extractive", "found_nothing", "heard")
 _MESSAGE_COLUMNS = (
@@ -79,10 +77,19 @@ def to_message(row: ResultRow[Any]) -> Message:
     return Message(key=ConversationKey(row.platform, row.chat, row.thread), reference=row.reference, **values)
 
 
-def to_edited_values(row: ResultRow[*tuple[Any, ...]], text: str) -> dict[str, Any]:
-    """Return the new values of a row whose author has edited its text: copies of the former one are found by it."""
+def to_edited_values(row: ResultRow[*tuple[Any, ...]], message: Message) -> dict[str, Any]:
+    """Return the new values of a row whose author has edited its text: copies of the former one are found by it.
+
+    The new text may be what somebody else wrote.
+    """
     former_texts = [*row.reference.get(FORMER_TEXTS, ()), row.text][-MAX_FORMER_TEXTS:]
-    return {"text": text, "reference": {**row.reference, FORMER_TEXTS: former_texts}}
+    quoted_authors = dict.fromkeys((*(row.quoted_authors or ()), *message.quoted_authors))
+    return {
+        "text": message.text,
+        "reference": {**row.reference, FORMER_TEXTS: former_texts},
+        "is_forwarded": row.is_forwarded or message.is_forwarded,
+        "quoted_authors": list(quoted_authors) or None,
+    }
 
 
 def to_delivery(reply: Reply, parts: Mapping[int, str], others: Collection[int] = ()) -> dict[str, Any]:

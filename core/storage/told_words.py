@@ -14,6 +14,28 @@ from core.language.tokens import lexical_tokens
 COPIED_WORDS = 3
 # What a draft keeps beside its reply: the numbers of the messages before its question that it was made from.
 MADE_FROM = "made_from"
+# In the reference of a message: its words before edits.
+FORMER_TEXTS = "former_texts"
+# What is looked at in the messages of others.
+COPY_COLUMNS = (
+    "number",
+    "received_at",
+    "settled_at",
+    "text",
+    "reference",
+    "reply_to",
+    "quoted",
+    "quotes_bot",
+    "quoted_authors",
+    "is_forwarded",
+    "attachments",
+    "image_description",
+    "reply",
+    "trace",
+    "state",
+    "reason",
+    "delivery",
+)
 
 
 def find_quoted_words(row: Row[*tuple[Any, ...]]) -> dict[str, Any]:
@@ -82,6 +104,12 @@ def may_bring_answer(row: Row[*tuple[Any, ...]]) -> bool:
 def get_brought_text(row: Row[*tuple[Any, ...]]) -> str:
     """Return what a message quotes, or forwards."""
     return str(row.text if is_forward(row) else row.quoted)
+
+
+def get_brought_texts(row: Row[*tuple[Any, ...]]) -> Sequence[str]:
+    """Return all that a message brings: what it quotes or forwards, and what its files and recordings say."""
+    forwarded = (row.text, *row.reference.get(FORMER_TEXTS, ())) if is_forward(row) else ()
+    return [row.quoted, get_description(row), *get_transcripts(row), *forwarded]
 
 
 def to_phrases(text: str) -> set[tuple[str, ...]]:

@@ -67,6 +67,11 @@ class ExpiryFilteringStore:
         self._private_paths: dict[str, tuple[frozenset[Path], Sequence[str], Sequence[str]]] = {}
         self._records: dict[str, tuple[tuple[int, int], StandingRecord]] = {}
 
+    def get_restriction(self, sources: Collection[str]) -> tuple[frozenset[str], frozenset[Path]]:
+        """Return what decides now, beside the settings, what is left out of sources: what was told before may be."""
+        audiences = self._get_audiences()
+        return audiences.narrowed & set(sources), audiences.private_files
+
     async def manifest(self, source: str) -> Mapping[str, StoredDocument]:
         """Return what may be shown of a source, by path."""
         manifest = await self._store.manifest(source)

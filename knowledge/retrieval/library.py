@@ -96,6 +96,11 @@ class KnowledgeLibrary:
         ]
         self._settings = settings
         self._index_entries: Mapping[str, AgentIndexEntry] = {}
+        # What was left out of each agent's sources when its entry was made.
+        self._restrictions: Mapping[str, object] = {}
+        # Of which all others are views.
+        self._whole = self
+        self._reloading: asyncio.Task[None] | None = None
         self._mix_ins: Mapping[str, MixIn] | None = None
         self._load_lock = asyncio.Lock()
         self._retry: asyncio.Task[None] | None = None
@@ -139,11 +144,14 @@ class KnowledgeLibrary:
             if self._mix_ins is None and self._retry is None:
                 self._mix_ins = await self._embed_mix_ins(MIX_IN_TIMEOUT_S)
             index_entries = dict(self._index_entries)
+            restrictions = dict(self._restrictions)
             for name, agent in self._agents.items():
                 if not sources or name not in index_entries or not set(sources).isdisjoint(agent.sources):
                     mix_in = self._mix_ins[name] if self._mix_ins else no_mix_in(self._embedder)
+                    # Of two states that it is made under, the earlier one: then it is made again.
+                    restrictions[name] = self._store.get_restriction(agent.sources)
                     index_entries[name] = await index_agent(name, agent, mix_in, self._settings, self._store)
-            self._index_entries = index_entries
+            self._index_entries, self._restrictions = index_entries, restrictions
             self._store.forget_searches()
         if self._mix_ins is None and self._retry is None:
             self._retry = asyncio.create_task(self._load_when_possible())
@@ -163,11 +171,8 @@ class KnowledgeLibrary:
         while self._mix_ins is None:
             await asyncio.sleep(MIX_IN_RETRY_S)
             self._mix_ins = await self._embed_mix_ins(None)
-        try:
-            await self.load()
-        except StoreError as error:
-            # The reload after the next refresh uses them.
-            _log.error("library.not_loaded", error=str(error))
+        # Where it fails, the reload after the next refresh uses them.
+        await self._try_to_load(())
 
     def languages(self) -> Mapping[str, Sequence[str]]:
         """Return the languages of each agent's sources, as of the last `load`."""
@@ -178,16 +183,50 @@ class KnowledgeLibrary:
         return {source for entry in self._index_entries.values() for source in entry.empty_sources}
 
     def titles(self) -> Mapping[str, Sequence[str]]:
-        """Return titles of the documents most typical of each agent, as of the last `load`."""
-        return {name: entry.titles for name, entry in self._index_entries.items() if entry.titles}
+        """Return titles of the documents most typical of each agent, as of the last `load`.
+
+        None of an agent of whose sources something else is left out by now: they are loaded again.
+        """
+        return {name: entry.titles for name, entry in self._get_tellable_entries().items() if entry.titles}
 
     def modules(self) -> Mapping[str, Collection[str]]:
-        """Return the modules of the agents' Python packages, as of the last `load`."""
+        """Return the modules of the agents' Python packages, as `titles` does."""
         modules: dict[str, set[str]] = {}
-        for entry in self._index_entries.values():
+        for entry in self._get_tellable_entries().values():
             for package, names in entry.modules.items():
                 modules.setdefault(package, set()).update(names)
         return modules
+
+    def _get_tellable_entries(self) -> Mapping[str, AgentIndexEntry]:
+        """Return the entries of the agents of whose sources nothing else is left out than when they were made."""
+        entries = {
+            name: entry
+            for name, entry in self._index_entries.items()
+            if self._restrictions[name] == self._store.get_restriction(self._agents[name].sources)
+        }
+        if len(entries) < len(self._index_entries):
+            self._whole._load_restricted()
+        return entries
+
+    def _load_restricted(self) -> None:
+        """Load the agents again of whose sources something else is left out by now; the next question uses it."""
+        if self._reloading is not None and not self._reloading.done():
+            return
+        changed = {
+            source
+            for name, restriction in self._restrictions.items()
+            for source in self._agents[name].sources
+            if restriction != self._store.get_restriction(self._agents[name].sources)
+        }
+        if changed:
+            self._reloading = asyncio.create_task(self._try_to_load(changed))
+
+    async def _try_to_load(self, sources: Collection[str]) -> None:
+        try:
+            await self.load(sources)
+        except StoreError as error:
+            # Until then nothing is told of their documents.
+            _log.error("library.not_loaded", error=str(error))
 
     async def reload(self, sources: Collection[str] = ()) -> None:
         """Load again after these sources (all when none is named) were refreshed; the next question uses it."""
@@ -346,15 +385,16 @@ class KnowledgeLibrary:
         return await count_known_words(words, self._store, self._get_stored_sources())
 
     def stop_loading(self) -> None:
-        """Try no more to embed what is mixed in: only answers in progress still need this library."""
-        if self._retry:
-            self._retry.cancel()
+        """Load no more: only answers in progress still need this library."""
+        for loading in (self._retry, self._reloading):
+            if loading:
+                loading.cancel()
 
     async def close(self) -> None:
         """Cancel embeddings that nobody waits for, close the live sources' connections, forget the rest. Idempotent."""
         self.stop_loading()
-        if self._retry:
-            await asyncio.gather(self._retry, return_exceptions=True)
+        tasks = [loading for loading in (self._retry, self._reloading) if loading]
+        await asyncio.gather(*tasks, return_exceptions=True)
         await self._live_sources.close()
         await self._query_embedder.close()
         self._index_entries = {}

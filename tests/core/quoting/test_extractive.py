@@ -392,3 +392,9 @@ async def test_quoting_by_meaning_has_a_limit_and_words_stand_in() -> None:
 async def test_nothing_is_quoted_from_nothing() -> None:
     assert await quote("How?") == ""
     assert await quote("Which headings?", "# Only\n\n## Headings\n\n|---|---|") == ""
+
+
+async def test_nothing_is_quoted_from_a_near_page_of_headings_alone() -> None:
+    """Also where everything fits well enough."""
+    page = replace(passage("a", "# Only\n\n## Headings\n\n|---|---|"), score=1.0)
+    assert (await extract(["Which headings?"], [page], InMemoryLibrary(), min_fit=0.0)).text == ""

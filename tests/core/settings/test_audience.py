@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -394,6 +395,15 @@ def test_a_daemon_with_an_older_file_tells_nothing_of_a_folder_that_is_closed_no
     closed = older.closed_further(newer, older)
     assert ("docs" not in closed.visible_sources(closed.make_asker("telegram", "-9"))) == is_closed
     assert "docs" in closed.visible_sources(closed.make_asker("telegram", "-1"))
+
+
+def test_what_another_daemon_keeps_private_is_private() -> None:
+    files = frozenset({Path("/etc/kimas/write#1.md"), Path("/etc/kimas/%2e.yaml"), Path(os.fsdecode(b"/etc/\xff"))})
+    older = get_audiences(docs={})
+    newer = Audiences.from_json(replace(get_audiences(docs={}), private_files=files).to_json())
+    assert newer.private_files == files
+    assert older.closed_further(newer, older).private_files == files | older.private_files
+    assert newer.by_source.keys() == newer.labels.keys() == older.by_source.keys()
 
 
 TEAM_FAQ = {"kind": "faq", "path": "kb/team/faq.yaml"}
