@@ -252,7 +252,7 @@ def _to_message(
         addressed=not is_bot and (is_private or is_mentioned),
         reply_to=thread_ts if thread_ts != ts else "",
         quoted="" if is_alert else attached_text,
-        quoted_authors=find_authors(get_brought(event), (author_id, me.user_id)),
+        quoted_authors=find_authors(get_brought(event), (author_id,)),
         bot=me.user_id,
         reference={
             "channel": channel,

@@ -109,9 +109,18 @@ class Inbox:
     # Cancelled half-way, the message would be recorded but never processed: a redelivery would be a duplicate.
     @uncancellable
     async def _receive(self, adapter: Adapter, message: Message) -> None:
-        message = make_storable(without_foreign_command(message))
+        message = make_storable(self._with_own_words(without_foreign_command(message)))
         with trace_message(message, "receive"):
             await self._accept(adapter, message)
+
+    def _with_own_words(self, message: Message) -> Message:
+        """Return a message that knows words of any of our bots, shared or quoted, as words of the bot itself."""
+        adapters = self.drafts.adapters.values()
+        own_ids = {message.bot, *(adapter.bot_id for adapter in adapters if adapter.name == message.key.platform)}
+        if own_ids.isdisjoint(message.quoted_authors):
+            return message
+        others = tuple(author_id for author_id in message.quoted_authors if author_id not in own_ids)
+        return replace(message, quotes_bot=True, quoted_authors=others)
 
     async def _accept(self, adapter: Adapter, message: Message) -> None:
         if message.is_edit:
