@@ -157,7 +157,7 @@ class Audiences:
             for name, source in settings.sources.items()
         }
         scopes = {name: make_scope(label, settings.sources[name], settings.sources) for name, label in labels.items()}
-        folders = {name: find_area(source) for name, source in settings.sources.items()}
+        folders = {name: find_area(source, settings.sources) for name, source in settings.sources.items()}
         learned = frozenset(name for name, source in settings.sources.items() if isinstance(source, LearnedSource))
         private_files = settings.list_private_files()
         audiences = cls(by_source, labels, learned, scopes, folders, private_files=private_files)
