@@ -368,7 +368,7 @@ class Audiences:
 
     def is_open_to_more(self, name: str, readers: str) -> bool:
         """Return whether others may see a source than those who could: `readers`, as `describe_readers` has them."""
-        return not _see_all(self.by_source[name], map(frozenset, json.loads(readers)))
+        return not _see_all(self._readers(name), map(frozenset, json.loads(readers)))
 
     def describe_readers(self, name: str) -> str:
         """Return who may see a source, as JSON without blanks."""

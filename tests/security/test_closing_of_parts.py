@@ -8,22 +8,32 @@ from __future__ import annotations
 import json
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from aiohttp import web
 
+from bots.daemon.bootstrap import open_app
+from knowledge.parsing.parser import ThreadParser
 from tests.security.test_closing_that_waits import (
     CLOSED,
+    GROUP,
+    OWNER,
     PLAN,
+    QUESTION,
     WAYS,
     Way,
+    configure,
     fill,
     open_group,
     stack,
+    take_forum,
 )
+from tests.support.knowledge import WordEmbedder
+from tests.support.peers.discourse import TOKEN, DiscoursePeer, Entry, Topic
 from tests.support.peers.forge import PROJECT, ForgePeer, Ticket
 from tests.support.peers.web import Page, WebPeer
+from tests.support.recording_bot import open_bot
 
 __all__ = ["stack"]
 
@@ -106,3 +116,114 @@ async def test_a_project_is_known_by_its_number(
     forge.status = 503
     await group.change(way, docs={**docs, "exclude_labels": ["internal"]}, plans=plans)
     assert "numbat" not in await group.ask()
+
+
+@pytest.mark.parametrize("way", [*WAYS, "read anew"])
+@pytest.mark.parametrize("has_own_agent", [False, True], ids=["one agent", "own agent"])
+async def test_standing_results_follow_their_live_source(
+    stack: AsyncExitStack, tmp_path: Path, way: Way | Literal["read anew"], has_own_agent: bool
+) -> None:
+    fill(tmp_path)
+    peer = await stack.enter_async_context(SearchPeer())
+    standing = {"kind": "standing", "of": "search", "queries": [QUESTION]}
+    names = ["search", "kept", "other"]
+    group = await open_group(stack, tmp_path, share_out(names, has_own_agent), search=ask_api(peer), kept=standing)
+    group.options = share_out([*names, "plans"], has_own_agent)
+    narrowed = {"search": ask_api(peer, space="public"), "kept": standing, "plans": ask_api(peer, **CLOSED)}
+    await group.change("taken up" if way == "read anew" else way, **narrowed)
+    if way == "read anew":
+        await group.bot.app.refresh()
+    assert "numbat" not in await group.ask()
+
+
+def share_out(names: list[str], has_own_agent: bool) -> dict[str, Any]:
+    return {"agents": {name: {"sources": [name]} for name in names}} if has_own_agent else {}
+
+
+@pytest.mark.parametrize("is_read", [False, True], ids=["not yet read", "read"])
+async def test_standing_results_go_when_opened_with_less(stack: AsyncExitStack, tmp_path: Path, is_read: bool) -> None:
+    fill(tmp_path)
+    peer = await stack.enter_async_context(SearchPeer())
+    standing = {"kind": "standing", "of": "search", "queries": [QUESTION]}
+    closed = {"search": ask_api(peer, **CLOSED), "kept": {**standing, **CLOSED}}
+    async with open_bot(configure(tmp_path, closed, {}), is_read=True) as bot:
+        await bot.deliver(OWNER, QUESTION)
+        assert "numbat" in bot.output()
+    opened = {"search": ask_api(peer, space="public"), "kept": standing}
+    async with open_bot(configure(tmp_path, opened, {}), is_read=is_read) as bot:
+        await bot.deliver(GROUP, QUESTION)
+        assert "numbat" not in bot.output()
+
+
+@pytest.mark.parametrize("way", ["taken up", "restart", "restart while away"])
+@pytest.mark.parametrize("by", ["token", "depth"])
+async def test_what_an_open_source_read_before_it_read_less_is_not_told(
+    stack: AsyncExitStack, tmp_path: Path, way: str, by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(tmp_path)
+    monkeypatch.setenv("FORUM", TOKEN)
+    peer = await stack.enter_async_context(DiscoursePeer() if by == "token" else WebPeer())
+    if isinstance(peer, DiscoursePeer):
+        peer.topics = {1: Topic("Launcher", [Entry("It has a button.")]), 2: Topic("Plan", [Entry(PLAN)])}
+        less = take_forum(peer.url())
+        more = {**less, "token": {"env": "FORUM"}}
+        closed = {**more, **CLOSED}
+    else:
+        more = put_up_site(peer)
+        less = {**more, "depth": 0}
+        closed = {**more, "url": peer.url("/team/"), **CLOSED}
+    newer = {"docs": less, "plans": closed}
+    if way == "taken up":
+        group = await open_group(stack, tmp_path, docs=more)
+        break_off(peer)
+        await group.change("taken up", **newer)
+        assert "numbat" not in await group.ask()
+        return
+    async with open_bot(configure(tmp_path, {"docs": more}, {}), is_read=True) as bot:
+        await bot.deliver(GROUP, QUESTION)
+        assert "numbat" in bot.output()
+    break_off(peer)
+    async with open_bot(configure(tmp_path, newer, {}), is_read=way.endswith("away")) as bot:
+        await bot.deliver(GROUP, QUESTION)
+        assert "numbat" not in bot.output()
+
+
+def break_off(peer: DiscoursePeer | WebPeer) -> None:
+    if isinstance(peer, DiscoursePeer):
+        peer.is_closed = True
+    else:
+        peer.failure_mode = "drop"
+
+
+@pytest.mark.parametrize("kind", ["files", "token", "standing"])
+async def test_what_a_newer_file_reads_for_fewer_people_is_not_told(
+    stack: AsyncExitStack, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A daemon does not know it yet, and reads less of the source for everybody."""
+    fill(tmp_path)
+    monkeypatch.setenv("FORUM", TOKEN)
+    (tmp_path / "kb/docs/start.md").write_text("# Launcher\n\nThe launcher has a button.\n")
+    forum = await stack.enter_async_context(DiscoursePeer())
+    forum.topics[1] = Topic("Launcher", [Entry("It has a button.")])
+    api = await stack.enter_async_context(SearchPeer())
+    if kind == "files":
+        files = {"kind": "files", "path": tmp_path / "kb"}
+        before, after = {"docs": {**files, "include": ["docs/**"]}}, {"docs": {**files, **CLOSED}}
+    elif kind == "token":
+        talk = take_forum(forum.url())
+        before, after = {"docs": talk}, {"docs": {**talk, "token": {"env": "FORUM"}, **CLOSED}}
+    else:
+        standing = {"kind": "standing", "of": "search", "queries": [QUESTION]}
+        before = {"search": ask_api(api, space="public"), "docs": standing}
+        after = {"search": ask_api(api, **CLOSED), "docs": {**standing, **CLOSED}}
+    async with open_bot(configure(tmp_path, before, {}), is_read=True) as bot:
+        await bot.deliver(GROUP, QUESTION)
+        assert "numbat" not in bot.output()
+        forum.topics[2] = Topic("Plan", [Entry(PLAN)])
+        settings = configure(tmp_path, after, {})
+        async with open_app(settings, embedder=WordEmbedder(), parser=ThreadParser(), with_answers=False) as app:
+            await app.refresh()
+            assert "numbat" in str(await app.store.rows("docs", list(await app.store.manifest("docs"))))
+        await bot.app.reload_library(["docs"])
+        await bot.deliver(GROUP, QUESTION)
+        assert "numbat" not in bot.output()
