@@ -134,8 +134,11 @@ def is_overlapping(area: str, other_area: str) -> bool:
     >>> is_overlapping("gitlab/a.example/#42", "gitlab/a.example/b/c"), is_overlapping("gitlab/a/#42", "gitlab/a/#43")
     (True, False)
     """
-    paths = PurePath(area), PurePath(other_area)
-    is_numbered = [not path.is_absolute() and path.name.startswith(_NUMBER_SIGN) for path in paths]
-    if is_numbered[0] != is_numbered[1]:
-        paths = tuple(path.parent if flag else path for path, flag in zip(paths, is_numbered, strict=True))
-    return paths[0].is_relative_to(paths[1]) or paths[1].is_relative_to(paths[0])
+    path, other_path = PurePath(area), PurePath(other_area)
+    if _is_numbered(path) != _is_numbered(other_path):
+        path, other_path = (each.parent if _is_numbered(each) else each for each in (path, other_path))
+    return path.is_relative_to(other_path) or other_path.is_relative_to(path)
+
+
+def _is_numbered(area: PurePath) -> bool:
+    return not area.is_absolute() and area.name.startswith(_NUMBER_SIGN)

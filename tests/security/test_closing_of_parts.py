@@ -16,7 +16,7 @@ from aiohttp import web
 
 from bots.daemon.bootstrap import open_app
 from knowledge.parsing.parser import ThreadParser
-from tests.security.test_closing_that_waits import (
+from tests.support.changing_group import (
     CLOSED,
     GROUP,
     OWNER,
