@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from core.errors import SourceError
 from core.settings import Settings
 from core.settings.audience import Audiences
-from core.settings.places import find_address, find_place
+from core.settings.places import find_address, find_area, find_place, is_overlapping
 from core.settings.sources import (
     FeedSource,
     FilesSource,
@@ -23,7 +23,6 @@ from core.settings.sources import (
     WebsiteSource,
 )
 from knowledge.sources.common.documents import PathFilter, PathGlobs
-from knowledge.web.addresses import get_site
 
 EXPOSED = "{outer} reads {place} too, and more people may see that source: exclude it there, or move it"
 
@@ -75,18 +74,21 @@ def _find_place(name: str, outer: SourceSettings, inner: SourceSettings) -> str:
     if isinstance(outer, WebsiteSource) and isinstance(inner, WebsiteSource | FeedSource):
         # By its links and its sitemap it comes to all pages of the host, wherever it begins.
         path = "" if isinstance(inner, FilteredSource) and inner.include else urlsplit(inner.url).path.strip("/")
-        is_read = get_site(outer.url) == get_site(inner.url)
+        is_read = _share_area(outer, inner)
         return inner.url if is_read and not _leaves_out(name, outer, inner, f"{path}/" if path else "") else ""
     outer_url, inner_url = map(find_address, (outer, inner))
     is_within = bool(outer_url) and f"{inner_url}/".startswith(f"{outer_url}/") and outer.kind == inner.kind
     return inner_url if is_within and not _leaves_out(name, outer, inner, "") else ""
 
 
+def _share_area(outer: SourceSettings, inner: SourceSettings) -> bool:
+    return is_overlapping(find_area(outer, {}), find_area(inner, {}))
+
+
 def _takes_items_of(outer: GithubSource | GitlabSource, inner: GithubSource | GitlabSource) -> bool:
     """Return whether a forge source has what another takes of the same project, without leaving out its labels."""
-    projects = {(source.api_url, _get_project(source).casefold()) for source in (outer, inner)}
     is_left_out = bool(inner.labels) and set(inner.labels) <= set(outer.exclude_labels)
-    return len(projects) == 1 and not is_left_out and not set(outer.take).isdisjoint(inner.take)
+    return _share_area(outer, inner) and not is_left_out and not set(outer.take).isdisjoint(inner.take)
 
 
 def _takes_parts_of(outer: OwnSource, inner: OwnSource) -> bool:

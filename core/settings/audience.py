@@ -161,7 +161,7 @@ class Audiences:
             for name, source in settings.sources.items()
         }
         scopes = {name: make_scope(label, settings.sources[name], settings.sources) for name, label in labels.items()}
-        folders = {name: find_area(source) for name, source in settings.sources.items()}
+        folders = {name: find_area(source, settings.sources) for name, source in settings.sources.items()}
         learned = frozenset(name for name, source in settings.sources.items() if isinstance(source, LearnedSource))
         private_files = settings.list_private_files()
         audiences = cls(by_source, labels, learned, scopes, folders, private_files=private_files)
@@ -379,7 +379,7 @@ class Audiences:
 
     def is_open_to_more(self, name: str, readers: str) -> bool:
         """Return whether others may see a source than those who could: `readers`, as `describe_readers` has them."""
-        return not _see_all(self.by_source[name], map(frozenset, json.loads(readers)))
+        return not _see_all(self._readers(name), map(frozenset, json.loads(readers)))
 
     def describe_readers(self, name: str) -> str:
         """Return who may see a source, as JSON without blanks."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 
 from core.settings.sources import SourceSettings
 
@@ -51,6 +51,8 @@ _HOW_FIELDS = {
     "max_page_kb",
     "max_total_mb",
 }
+# By these a source leaves out what it would read.
+_GLOB_FIELDS = {"include", "exclude"}
 # Between the name and what is read, in a label. No name of a source has it.
 LABEL_SIGN = "#"
 # Between a label and how much of it is read. Labels in journals of earlier versions end before it.
@@ -78,10 +80,22 @@ def make_scope(label: str, source: SourceSettings, sources: Mapping[str, SourceS
 
     What the configuration does not say is left out, so that new settings change nothing.
     """
+    return f"{label}{SCOPE_SIGN}{_hash_scope(source, sources, _ORIGIN_FIELDS)}"
+
+
+def make_reading(source: SourceSettings, sources: Mapping[str, SourceSettings]) -> str:
+    """Return what tells how much of a source was read into a store, and with whose rights.
+
+    Globs are no part of it: they judge what is there. What a standing source holds was read as its live source says.
+    """
+    return _hash_scope(source, sources, _ORIGIN_FIELDS | _GLOB_FIELDS)
+
+
+def _hash_scope(source: SourceSettings, sources: Mapping[str, SourceSettings], left_out: Set[str]) -> str:
     live = sources.get(getattr(source, "of", ""))
     sections = [source, live] if live else [source]
-    dumps = (each.model_dump_json(exclude={*_HOW_FIELDS, *_ORIGIN_FIELDS}, exclude_defaults=True) for each in sections)
-    return f"{label}{SCOPE_SIGN}{hash_text(''.join(dumps))}"
+    dumps = (each.model_dump_json(exclude={*_HOW_FIELDS, *left_out}, exclude_defaults=True) for each in sections)
+    return hash_text("".join(dumps))
 
 
 def hash_text(text: str) -> str:

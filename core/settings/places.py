@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePath
 from urllib.parse import urlsplit
 
 from core.settings.sources import (
     FaqSource,
     FilesSource,
+    GithubSource,
+    GitlabSource,
     GitSource,
     LearnedSource,
     OwnSource,
@@ -21,8 +23,12 @@ from core.settings.sources import (
 
 _SCP_ADDRESS = re.compile(r"(?:[^@/:]+@)?([^/:\[\]]+):(?!//)(.+)")
 _WEB_PORTS = {"http": 80, "https": 443}
-# What tells apart the services and projects that sources of one kind read; all else tells apart what they take of it.
-_AREA_FIELDS = ("plugin", "provider", "api_url", "base_url", "repository", "project")
+# What names the host that a source reads, which may be written in several places.
+_HOST_FIELDS = ("base_url", "url")
+# What tells apart the services of those that name no host; all else tells apart what sources take of them.
+_SERVICE_FIELDS = ("plugin", "provider")
+# Before the number of a project: which of those with a path it is, only their server knows.
+_NUMBER_SIGN = "#"
 
 
 def find_place(source: SourceSettings) -> str:
@@ -36,17 +42,47 @@ def find_place(source: SourceSettings) -> str:
     return os.path.realpath(Path(path).expanduser()) if path else ""
 
 
-def find_area(source: SourceSettings) -> str:
-    """Return the place that a source reads as a whole or in part; "" for answers, which are made elsewhere.
+def find_area(source: SourceSettings, sources: Mapping[str, SourceSettings]) -> str:
+    """Return the place that a source reads as a whole or in part; "" for taught answers, which are made elsewhere.
 
-    Which branches, labels, channels or pages it takes is no part of it: what one source leaves, another may take.
+    It is a folder, a repository, a project of a forge, or else a host, whatever is read there and in which way: a crawl
+    comes to all pages of it, and what one address of a service leaves, another may have. Nor are branches, labels,
+    channels or pages a part of it: what one source leaves, another may take. Results of standing queries lie where the
+    one of the `sources` reads that they come from. Compare areas with `is_overlapping`.
     """
-    if isinstance(source, LearnedSource | StandingSource):
+    if isinstance(source, StandingSource):
+        return find_area(sources[source.of], sources) if source.of in sources else ""
+    if isinstance(source, LearnedSource):
         return ""
+    if isinstance(source, GithubSource | GitlabSource):
+        project = _get_project(source).strip("/").casefold()
+        return f"{source.kind}/{find_host(source.api_url)}/{_NUMBER_SIGN if project.isdigit() else ''}{project}"
+    if isinstance(source, FilesSource | FaqSource | GitSource):
+        return find_place(source) or f"{source.kind}/{find_address(source)}"
     options = source.options if isinstance(source, OwnSource) else {}
-    parts = (*(getattr(source, name, "") for name in _AREA_FIELDS), find_address(source), options.get("url"))
-    words = (_to_address(str(part)).strip("/").casefold() for part in parts if part)
-    return find_place(source) or "/".join((source.kind, *words))
+    addresses = (*(getattr(source, name, "") for name in _HOST_FIELDS), options.get("url"))
+    if host := next(filter(None, (find_host(str(each or "")) for each in addresses)), ""):
+        return f"web/{host}"
+    return "/".join((source.kind, *(str(getattr(source, name, "")) for name in _SERVICE_FIELDS))).rstrip("/")
+
+
+def find_host(url: str) -> str:
+    """Return the host of an address, with its port unless it is the scheme's own; "" for no address of the web.
+
+    >>> find_host("HTTPS://Example.org.:443/a"), find_host("http://b\u00fccher.example:8000"), find_host("/a")
+    ('example.org', 'xn--bcher-kva.example:8000', '')
+    """
+    host, _, port = (split_remote(url)[0] if "://" in url else "").partition(":")
+    try:
+        host = host.rstrip(".").encode("idna").decode("ascii")
+    except UnicodeError:
+        # One that nothing can be read from.
+        host = host.rstrip(".")
+    return f"{host}:{port}" if port else host
+
+
+def _get_project(source: GithubSource | GitlabSource) -> str:
+    return source.repository if isinstance(source, GithubSource) else source.project
 
 
 def find_address(source: SourceSettings) -> str:
@@ -90,10 +126,19 @@ def find_within(folder: str, files: Iterable[Path]) -> list[str]:
     return sorted({path.relative_to(folder).as_posix() for path in paths if path.is_relative_to(folder)})
 
 
-def is_overlapping(folder: str, other_folder: str) -> bool:
-    """Return whether one of two folders is the other one, or lies within it.
+def is_overlapping(area: str, other_area: str) -> bool:
+    """Return whether one of two areas is the other one, lies within it, or may be it.
 
     >>> is_overlapping("/kb/team", "/kb"), is_overlapping("/kb/team", "/kb/teams")
     (True, False)
+    >>> is_overlapping("gitlab/a.example/#42", "gitlab/a.example/b/c"), is_overlapping("gitlab/a/#42", "gitlab/a/#43")
+    (True, False)
     """
-    return PurePath(folder).is_relative_to(other_folder) or PurePath(other_folder).is_relative_to(folder)
+    path, other_path = PurePath(area), PurePath(other_area)
+    if _is_numbered(path) != _is_numbered(other_path):
+        path, other_path = (each.parent if _is_numbered(each) else each for each in (path, other_path))
+    return path.is_relative_to(other_path) or other_path.is_relative_to(path)
+
+
+def _is_numbered(area: PurePath) -> bool:
+    return not area.is_absolute() and area.name.startswith(_NUMBER_SIGN)

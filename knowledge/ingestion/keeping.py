@@ -29,7 +29,7 @@ from knowledge.sources.kept import (
     read_kept_label,
     write_kept_label,
 )
-from knowledge.stores.labels import has_other_parts, read_readers
+from knowledge.stores.labels import has_other_parts, read_readers, read_reading, was_read_otherwise
 
 if TYPE_CHECKING:
     from core.storage.refresh_state import RefreshStateRepository
@@ -62,6 +62,8 @@ class KeptTexts:
         former = kept.fingerprints if kept else ()
         is_other = any(read_readers(each)[0] != read_readers(self.fingerprint)[0] for each in former)
         is_opened = is_opened_otherwise(self.name, self.fingerprint, former, self.audiences)
+        reading = read_reading(self.fingerprint)
+        is_opened = is_opened or was_read_otherwise(self.name, former, self.audiences, reading)
         if is_for_others or is_other or is_opened or not (kept or is_known):
             await self._delete()
             former = ()

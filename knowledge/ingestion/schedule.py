@@ -23,10 +23,21 @@ from core.settings import (
 )
 from core.settings.audience import Audiences
 from core.settings.cron import DEFAULT_JITTER, RefreshSchedule
+from core.settings.labels import make_reading
 from core.settings.sources import DocumentSource
 from core.types import SourceState
 from knowledge.sources.common.closed_parts import describe_closed_parts
-from knowledge.stores.labels import CLOSED, OPEN, may_be_closed, read_audiences, read_readers, write_closed_parts
+from knowledge.stores.labels import (
+    CLOSED,
+    OPEN,
+    SECRETS_SIGN,
+    may_be_closed,
+    read_audiences,
+    read_readers,
+    write_as_former,
+    write_closed_parts,
+    write_settings,
+)
 
 if TYPE_CHECKING:
     from core.storage.refresh_state import RefreshState
@@ -51,9 +62,6 @@ MAX_FIRST_RETRY_DELAY = timedelta(minutes=2)
 # Raise it when chunking, titles or lexical tokens change: every document is then read again.
 # It did not rise when traditional Chinese was simplified: a query asks for the tokens of before, too.
 INDEX_FORMAT = 5
-# Between the hash of a source's settings and that of its secrets, in a fingerprint. Another secret alone does not make
-# a source due: tokens are renewed, and each of several daemons may have its own.
-_SECRETS_SIGN = "~"
 
 
 def make_schedule(settings: SourceSettings, default_minutes: float) -> RefreshSchedule:
@@ -89,7 +97,9 @@ def next_refresh_at(
         return min(state.asked_at, now)
     if state.paused and not state.is_pending:
         return None
-    is_changed = state.fingerprint.partition(_SECRETS_SIGN)[0] != fingerprint.partition(_SECRETS_SIGN)[0]
+    # Another secret alone does not make it due: tokens are renewed, and each of several daemons may have its own.
+    known = state.fingerprint
+    is_changed = known.partition(SECRETS_SIGN)[0] != write_as_former(fingerprint, known).partition(SECRETS_SIGN)[0]
     if state.last_try is None or is_changed or state.last_try > now:
         # The latter: a clock that was wrong must not put it off for years.
         return now
@@ -182,7 +192,8 @@ def index_fingerprint(
     due. It begins with the source's label and who may see it: which taught answers a source has depends on that. So
     does what its pages may show of the files of the other `sources`.
 
-    It ends with a hash of the source's secrets: what was read with one token is not what another one reads.
+    It ends with how much of the source is read, and with a hash of its secrets: what was read with one token is not
+    what another one reads.
 
     `store_place` is where the passages are: another store may hold those of long ago.
     """
@@ -192,8 +203,8 @@ def index_fingerprint(
     digest = hashlib.sha256("\0".join(map(str, (*parts, *place))).encode()).hexdigest()[:32]
     closed_parts = write_closed_parts(describe_closed_parts(name, sources, audiences))
     secrets = _hash_secrets(settings, sources.get(getattr(settings, "of", "")))
-    digest = f"{digest}{_SECRETS_SIGN}{secrets}" if secrets else digest
-    return " ".join(filter(None, (*_describe_readers(name, settings, audiences), closed_parts, digest)))
+    ending = write_settings(digest, make_reading(settings, sources), secrets)
+    return " ".join(filter(None, (*_describe_readers(name, settings, audiences), closed_parts, ending)))
 
 
 def _hash_secrets(*sections: SourceSettings | None) -> str:
@@ -234,7 +245,8 @@ def was_for_others(
     is_unknown = recorded is None or (stored and read_readers(recorded)[0] not in dict(stored_readers))
     # Of files, those documents alone go that take something from others.
     closed_parts = "" if isinstance(sources[name], DocumentSource) else describe_closed_parts(name, sources, audiences)
-    return (is_former and bool(is_unknown)) or may_be_closed(name, fingerprints, audiences, closed_parts)
+    reading = make_reading(sources[name], sources)
+    return (is_former and bool(is_unknown)) or may_be_closed(name, fingerprints, audiences, closed_parts, reading)
 
 
 def is_opened_otherwise(name: str, fingerprint: str, stored: Collection[str], audiences: Audiences) -> bool:
@@ -244,7 +256,7 @@ def is_opened_otherwise(name: str, fingerprint: str, stored: Collection[str], au
     """
     label, visibility = read_readers(fingerprint)
     for each in stored:
-        is_alike = each.rpartition(" ")[2] == fingerprint.rpartition(" ")[2]
+        is_alike = each.rpartition(" ")[2] == write_as_former(fingerprint, each).rpartition(" ")[2]
         if read_readers(each) == (label, CLOSED) and not is_alike:
             # Earlier versions did not write who the readers were.
             readers = read_audiences(each)

@@ -23,6 +23,7 @@ from core.errors import SourceError
 from core.observability.logs import get_logger
 from core.settings import SourceSettings, StandingSource
 from core.settings.audience import Audiences
+from core.settings.labels import make_reading
 from core.settings.places import find_place, find_within
 from core.settings.sources import DocumentSource
 from core.types import Passage
@@ -31,7 +32,7 @@ from knowledge.retrieval.recent_searches import RecentSearches
 from knowledge.sources.common.closed_parts import describe_closed_parts, find_taking
 from knowledge.sources.common.left_out import find_left_out, find_private, has_globs
 from knowledge.sources.standing import StandingRecord, StandingResult, get_file_version, get_record_folder, load_record
-from knowledge.stores.labels import has_other_parts, may_be_closed
+from knowledge.stores.labels import has_been_closed, has_other_parts, may_be_closed
 
 _log = get_logger(__name__)
 
@@ -57,6 +58,7 @@ class ExpiryFilteringStore:
         self._audiences = audiences
         self._get_audiences = get_audiences
         self._sources = sources
+        self._readings = {name: make_reading(source, sources) for name, source in sources.items()}
         self._recent_searches = RecentSearches(store)
         self._standing_sources = {
             name: source for name, source in sources.items() if isinstance(source, StandingSource)
@@ -137,7 +139,13 @@ class ExpiryFilteringStore:
         return {
             source
             for source, fingerprints in zip(sources, labels, strict=True)
-            if may_be_closed(source, fingerprints, self._audiences, self._get_closed_parts(source, of_files=False))
+            if may_be_closed(
+                source,
+                fingerprints,
+                self._audiences,
+                self._get_closed_parts(source, of_files=False),
+                self._readings.get(source, ""),
+            )
         }
 
     def _get_closed_parts(self, source: str, *, of_files: bool) -> str:
@@ -161,12 +169,14 @@ class ExpiryFilteringStore:
         former_private, private_paths = await self._find_private_paths(source, settings)
         if private_paths:
             left_out.update(await asyncio.to_thread(find_private, source, settings, private_paths, list(paths)))
-        is_narrowed = source in self._get_audiences().narrowed
-        if has_globs(settings) and (is_narrowed or self._audiences.has_closed_sources):
-            left_out.update(await asyncio.to_thread(find_left_out, source, settings, list(paths)))
         closed_parts = self._get_closed_parts(source, of_files=True)
+        is_narrowed = source in self._get_audiences().narrowed
+        fingerprints = await self._store.manifest(label_name(source)) if has_globs(settings) or closed_parts else ()
+        was_closed = has_been_closed(source, fingerprints, self._audiences)
+        if has_globs(settings) and (is_narrowed or was_closed or self._audiences.has_closed_sources):
+            left_out.update(await asyncio.to_thread(find_left_out, source, settings, list(paths)))
         may_take = is_narrowed or private_paths != former_private
-        if may_take or (closed_parts and has_other_parts(await self._store.manifest(label_name(source)), closed_parts)):
+        if may_take or has_other_parts(fingerprints, closed_parts):
             left_out |= find_taking(await self._store.manifest(source)) & set(paths)
         return left_out
 

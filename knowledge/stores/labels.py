@@ -15,6 +15,10 @@ from knowledge.stores.locked_store import LockedStore
 OPEN = "open"
 CLOSED = "closed"
 _PARTS = "parts:"
+# Between the hash of a source's settings and that of its secrets, in a fingerprint.
+SECRETS_SIGN = "~"
+# Between the hash of a source's settings and how much of it is read. Earlier versions did not write that.
+_READING_SIGN = "."
 
 
 async def write_label(store: Store | LockedStore, source: str, fingerprints: Collection[str]) -> None:
@@ -55,6 +59,38 @@ def read_closed_parts(fingerprint: str) -> str:
     return last_word.removeprefix(_PARTS) if last_word.startswith(_PARTS) else ""
 
 
+def read_reading(fingerprint: str) -> str:
+    """Return how much of a source was read, and with whose rights; "" where a fingerprint does not say it.
+
+    >>> read_reading("docs#1f2e open 77.5c~9f"), read_reading("docs#1f2e open 77~9f")
+    ('5c', '')
+    """
+    return fingerprint.rpartition(" ")[2].partition(SECRETS_SIGN)[0].partition(_READING_SIGN)[2]
+
+
+def write_settings(digest: str, reading: str, secrets: str) -> str:
+    """Return the hashes of a source's settings, of how much is read, and of the secrets, as a fingerprint ends.
+
+    >>> write_settings("77", "5c", "9f"), write_settings("77", "5c", "")
+    ('77.5c~9f', '77.5c')
+    """
+    settings = f"{digest}{_READING_SIGN}{reading}"
+    return f"{settings}{SECRETS_SIGN}{secrets}" if secrets else settings
+
+
+def write_as_former(fingerprint: str, former: str) -> str:
+    """Return a fingerprint as the earlier version would have written it that a former one is of, if it is of one.
+
+    >>> write_as_former("docs#1f2e open 77.5c~9f", "docs#1f2e open 66~9f")
+    'docs#1f2e open 77~9f'
+    """
+    reading = read_reading(fingerprint)
+    if not reading or read_reading(former):
+        return fingerprint
+    before, sign, after = fingerprint.rpartition(f"{_READING_SIGN}{reading}")
+    return f"{before}{after}" if sign else fingerprint
+
+
 def write_closed_parts(parts: str) -> str:
     """Return a hash as it stands in a fingerprint.
 
@@ -69,13 +105,37 @@ def has_other_parts(fingerprints: Collection[str], closed_parts: str) -> bool:
     return bool(closed_parts) and any(read_closed_parts(fingerprint) != closed_parts for fingerprint in fingerprints)
 
 
-def may_be_closed(name: str, fingerprints: Collection[str], audiences: Audiences, closed_parts: str) -> bool:
+def was_read_otherwise(name: str, fingerprints: Collection[str], audiences: Audiences, reading: str) -> bool:
+    """Return whether what a source stores was read by other settings than now, and may show what fewer may see.
+
+    They took more, or had other rights: what lies in its place for fewer people may have been in it, and where it was
+    closed, all of it was for those who could see it.
+    """
+    others = [each for each in fingerprints if read_reading(each) not in ("", reading)]
+    return has_been_closed(name, others, audiences) or bool(others and audiences.closed_inside.get(name))
+
+
+def has_been_closed(name: str, fingerprints: Collection[str], audiences: Audiences) -> bool:
+    """Return whether what a source stores may have been read when fewer people could see it."""
+    return any(read_readers(each)[1] == CLOSED and _is_open_to_more(name, each, audiences) for each in fingerprints)
+
+
+def _is_open_to_more(name: str, fingerprint: str, audiences: Audiences) -> bool:
+    # Earlier versions did not write who the readers were.
+    readers = read_audiences(fingerprint)
+    return bool(readers) and audiences.is_open_to_more(name, readers)
+
+
+def may_be_closed(
+    name: str, fingerprints: Collection[str], audiences: Audiences, closed_parts: str, reading: str
+) -> bool:
     """Return whether what a source stores may be of a source that had its name, and that not everybody may see.
 
     One that was open may be closed under another name now, or lie within one that is. Taught answers may have been
-    chosen for other readers. What others read of its place for fewer people (`closed_parts`) may have been in it.
+    chosen for other readers. What others read of its place for fewer people (`closed_parts`) may have been in it, and
+    what it took when more of it was read than its `reading` says.
     """
-    if has_other_parts(fingerprints, closed_parts):
+    if has_other_parts(fingerprints, closed_parts) or was_read_otherwise(name, fingerprints, audiences, reading):
         return True
     if name in audiences.learned:
         chosen_for = (audiences.get_label(name), audiences.fingerprint or OPEN)

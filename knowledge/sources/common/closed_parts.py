@@ -11,11 +11,10 @@ from pathlib import Path
 from core.errors import SourceError
 from core.settings import FeedSource, GithubSource, GitlabSource, GitSource, SourceSettings, WebsiteSource
 from core.settings.audience import Audiences
-from core.settings.places import find_address, find_place, find_within
+from core.settings.places import find_address, find_area, find_place, find_within, is_overlapping
 from core.settings.sources import DocumentSource, FilteredSource
 from knowledge.ports import StoredDocument
 from knowledge.sources.common.documents import TAKEN_MARK, PathGlobs
-from knowledge.web.addresses import get_site
 
 # What of a forge's project a source takes.
 _FORGE_FILTERS = {"take", "state", "labels", "exclude_labels"}
@@ -51,7 +50,7 @@ def describe_closed_parts(name: str, sources: Mapping[str, SourceSettings], audi
     source = sources[name]
     others = [sources[other] for other in _list_closed(name, sources, audiences)]
     parts: list[object] = [asdict(part) for each in others if (part := _find_part(source, each))]
-    parts += [each.model_dump(mode="json", include=_FORGE_FILTERS) for each in others if _shares_project(source, each)]
+    parts += [each.model_dump(mode="json", include=_FORGE_FILTERS) for each in others if _is_project(source, each)]
     if isinstance(source, DocumentSource):
         parts += find_within(find_place(source), audiences.private_files)
     if not parts:
@@ -66,8 +65,7 @@ def shares_site(name: str, sources: Mapping[str, SourceSettings], audiences: Aud
     source = sources[name]
     others = (sources[other] for other in _list_closed(name, sources, audiences))
     return isinstance(source, WebsiteSource) and any(
-        isinstance(other, WebsiteSource | FeedSource) and get_site(source.url) == get_site(other.url)
-        for other in others
+        isinstance(other, WebsiteSource | FeedSource) and _share_area(source, other) for other in others
     )
 
 
@@ -112,15 +110,12 @@ def _find_part(source: SourceSettings, other: SourceSettings) -> ClosedPart | No
     return ClosedPart("", "", include, exclude) if is_same and find_address(source) == find_address(other) else None
 
 
-def _shares_project(source: SourceSettings, other: SourceSettings) -> bool:
-    if isinstance(source, GithubSource) and isinstance(other, GithubSource):
-        projects = (source.repository, other.repository)
-    elif isinstance(source, GitlabSource) and isinstance(other, GitlabSource):
-        projects = (source.project, other.project)
-    else:
-        return False
-    servers = {each.api_url.rstrip("/").casefold() for each in (source, other)}
-    return len(servers) == 1 and len(set(map(str.casefold, projects))) == 1
+def _is_project(source: SourceSettings, other: SourceSettings) -> bool:
+    return isinstance(source, GithubSource | GitlabSource) and _share_area(source, other)
+
+
+def _share_area(source: SourceSettings, other: SourceSettings) -> bool:
+    return is_overlapping(find_area(source, {}), find_area(other, {}))
 
 
 def _to_path(path: Path) -> str:
