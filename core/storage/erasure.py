@@ -301,14 +301,17 @@ class _Said:
     def add(self, row: Row[*tuple[Any, ...]]) -> None:
         """Add a message of the person, not what they pressed: what they wrote, said and attached, under which name.
 
-        And what they quoted of others: once this message is erased, nothing says whose words those are.
+        And what they quoted of others: once this message is erased, nothing says whose words those are. Where no author
+        is named, it is of their own earlier words, unless others have said it.
         """
         own_texts = {row.text, *row.reference.get(FORMER_TEXTS, ())}
         texts = {*own_texts, row.image_description or "", *get_transcripts(row)}
-        quoted = row.quoted if row.quoted_authors else ""
-        self.times.append((row.received_at, frozenset().union(*map(to_words, (*texts, row.author, quoted)))))
-        self.quoted_phrases |= to_phrases(quoted)
+        self.times.append((row.received_at, frozenset().union(*map(to_words, (*texts, row.author, row.quoted)))))
         self.quoted_authors |= set(row.quoted_authors or ()) - {self.author_id}
+        if row.quoted_authors:
+            self.quoted_phrases |= to_phrases(row.quoted)
+        elif not row.quotes_bot:
+            self.shared_phrases |= to_phrases(row.quoted)
         self.texts |= {text.strip() for text in own_texts} - {""}
         self.ids |= {row.id, row.reply_id} - {""}
         self.numbers.add(row.number)
@@ -438,7 +441,7 @@ async def _erase_copies(connection: AsyncConnection, place: Mapping[str, str], a
     """
     columns = messages.c
     own_names = ("number", "author", "text", "reference", "attachments", "image_description", "id", "reply", "reply_id")
-    names = ("chat", "received_at", "quoted", "quoted_authors", *own_names)
+    names = ("chat", "received_at", "quoted", "quoted_authors", "quotes_bot", *own_names)
     query = select(*(columns[name] for name in names)).where(columns.command != RATING_COMMAND)
     said_in = defaultdict[str, _Said](partial(_Said, author_id))
     for row in await connection.execute(query.filter_by(**place, author_id=author_id).order_by(columns.received_at)):

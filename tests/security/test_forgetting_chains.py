@@ -130,3 +130,13 @@ async def test_what_an_edit_forwards_is_of_who_wrote_it(tmp_path: Path, last_tex
         assert WORD in str(await bot.journal.database.fetch_all(select(messages.c.text, messages.c.reference)))
         await bot.deliver(ANN, command="forget")
         assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
+
+
+async def test_what_somebody_brings_of_their_own_is_theirs(tmp_path: Path) -> None:
+    """A reply to their own message names no other author."""
+    async with opened(tmp_path, JournalSettings(), cache={"enabled": False}) as bot:
+        await bot.deliver(ANN, "What does this mean, how does the launcher start?", quoted=SAID, key=TOPIC)
+        await bot.deliver(BOB, FOLLOW_UP, key=TOPIC)
+        assert "messages.reply" in await find_columns(bot.journal.database)
+        await bot.deliver(ANN, command="forget")
+        assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
