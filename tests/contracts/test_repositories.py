@@ -58,7 +58,7 @@ from core.types.replies import Trace, TracedPassage
 from tests.support.journal import read_history
 
 # What SQLite and PostgreSQL both have, with one meaning.
-PORTABLE_FUNCTIONS = {"now", "avg", "coalesce", "count", "lower", "max", "substr", "sum"}
+PORTABLE_FUNCTIONS = {"now", "avg", "coalesce", "count", "lower", "max", "replace", "substr", "sum"}
 
 POSTGRESQL = postgresql.dialect()  # type: ignore[no-untyped-call]
 CHAT = ConversationKey("telegram", "-100", "7")
