@@ -301,8 +301,7 @@ class _Said:
     def add(self, row: Row[*tuple[Any, ...]]) -> None:
         """Add a message of the person, not what they pressed: what they wrote, said and attached, under which name.
 
-        And what they quoted of others: once this message is erased, nothing says whose words those are. Where no author
-        is named, it is of their own earlier words, unless others have said it.
+        And what they quoted: of others, as nothing else may say whose it is, or unnamed, which are their own words.
         """
         own_texts = {row.text, *row.reference.get(FORMER_TEXTS, ())}
         texts = {*own_texts, row.image_description or "", *get_transcripts(row)}
