@@ -50,12 +50,10 @@ from tests.support.watched_doors import read_metrics
 # Where the bot says less, or to fewer.
 RESTRICTIONS = ("mute", "local", "off", "asker", "share")
 PART_CLOSINGS = ("shut parts", "close parts", "parts elsewhere")
-CHANGES = (
-    *("close", "shut", "rename", "elsewhere", "remove", *PART_CLOSINGS),
-    *("forget", "edit", "delete", "demote", "dismiss", *RESTRICTIONS, "reject", "move"),
-)
+SOURCE_CLOSINGS = ("close", "shut", "rename", "elsewhere", "remove", *PART_CLOSINGS)
+CHANGES = (*SOURCE_CLOSINGS, "forget", "edit", "delete", "demote", "dismiss", *RESTRICTIONS, "reject", "move")
 # Those after which less may be told of, and what a source is opened to after these.
-CLOSINGS = ("close", "shut", "rename", "elsewhere", "remove", *PART_CLOSINGS, "local", "off", "asker")
+CLOSINGS = (*SOURCE_CLOSINGS, "local", "off", "asker")
 OPENINGS = (("everyone",), AUDIENCES[0], ("everyone",), AUDIENCES[5], ("admins",))
 UNRESTRICTED: dict[str, Any] = {
     **dict.fromkeys(("local", "off", "asker"), frozenset()),

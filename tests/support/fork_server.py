@@ -40,10 +40,9 @@ import knowledge
 from core.llm.client import OpenAIClient
 from tests.support.embedding_model import copy_converted_model
 from tests.support.forked_parsers import fork_parsers
+from tests.support.forking import serve
 
 MODULE = "bots.cli.main"
-# How often the server looks whether the run is still there.
-LOOK_S = 5
 
 
 def main() -> None:
@@ -57,10 +56,12 @@ def main() -> None:
     if not worker_server:
         listener.close()
         load_tests(sys.argv[3:])
-        serve(worker_listener)
+        signal.signal(signal.SIGCHLD, _reap)
+        serve(worker_listener, _handle)
     worker_listener.close()
     signal.signal(signal.SIGTERM, partial(_end, worker_server))
-    serve(listener)
+    signal.signal(signal.SIGCHLD, _reap)
+    serve(listener, _handle)
 
 
 def load() -> None:
@@ -112,28 +113,6 @@ async def load_model_client() -> None:
     endpoint = OpenAIClient.open("http://127.0.0.1:9/v1", "", 1)
     await endpoint.warm_up()
     await endpoint.close()
-
-
-def serve(listener: socket.socket) -> NoReturn:
-    """Fork one process per connection, which looks after it."""
-    signal.signal(signal.SIGCHLD, _reap)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = os.getppid()
-    listener.settimeout(LOOK_S)
-    while os.getppid() == parent:
-        try:
-            connection, _ = listener.accept()
-        except TimeoutError:
-            continue
-        if not os.fork():
-            listener.close()
-            try:
-                _handle(connection)
-            finally:
-                # Whatever happens, nobody but the server goes on behind this line.
-                os._exit(1)
-        connection.close()
-    os._exit(0)
 
 
 def _end(worker_server: int, number: int, frame: FrameType | None) -> NoReturn:

@@ -21,6 +21,7 @@ from typing import NoReturn
 
 import knowledge.formats
 from knowledge.parsing import worker
+from tests.support.forking import serve
 
 # What is given to such processes to do, besides the formats.
 MODULES = (
@@ -29,8 +30,6 @@ MODULES = (
     "knowledge.sources.forge.items",
     "knowledge.sources.website.sitemaps",
 )
-# How often this process looks whether the run is still there.
-LOOK_S = 5
 
 
 def main() -> None:
@@ -41,30 +40,9 @@ def main() -> None:
         importlib.import_module(name)
     gc.freeze()
     gc.enable()
-    serve(socket.socket(fileno=int(sys.argv[1])))
-
-
-def serve(listener: socket.socket) -> NoReturn:
-    """Fork one process per connection, which looks after it."""
     # The system collects those that have ended.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = os.getppid()
-    listener.settimeout(LOOK_S)
-    while os.getppid() == parent:
-        try:
-            connection, _ = listener.accept()
-        except TimeoutError:
-            continue
-        if not os.fork():
-            listener.close()
-            try:
-                look_after(connection)
-            finally:
-                # Whatever happens, nobody but the server goes on behind this line.
-                os._exit(1)
-        connection.close()
-    os._exit(0)
+    serve(socket.socket(fileno=int(sys.argv[1])), look_after)
 
 
 def look_after(connection: socket.socket) -> NoReturn:
