@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain, groupby, pairwise
 from statistics import median_low
 
-from knowledge.formats.page_columns import untangle
 from knowledge.formats.page_order import is_mark, order
 from knowledge.formats.page_segments import (
     MIN_CELL_GAP,
@@ -36,7 +35,7 @@ def make_lines(
 
     A table, which stands in the cells of a grid, is one of them. What stands in a frame stays together.
     """
-    segments = untangle([glyphs for glyphs in segments if not all(glyph[0].isspace() for glyph in glyphs)])
+    segments = [glyphs for glyphs in segments if not all(glyph[0].isspace() for glyph in glyphs)]
     cells: dict[int, dict[Cell, list[list[Glyph]]]] = defaultdict(lambda: defaultdict(list))
     if grids:
         for place, run in chain.from_iterable(_split_cells(glyphs, dict(enumerate(grids))) for glyphs in segments):
