@@ -11,12 +11,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import zip_longest
 
 from core.markup.attributes import (
     find_code,
     find_commands,
-    find_rows,
     find_strings,
     read_attributes,
     show_attributes,
@@ -333,7 +331,6 @@ class _Rewriter:
             shown["title"] = ""
         self._emit_tag(position, name, is_closing, shown)
         fields, lines, objects = ([], [], objects) if self._line.strip() else split_fields(objects)
-        self._emit_table(find_rows(attributes))
         self._emit_table(fields, [self.number + line for line in lines])
         for tool, command in find_commands(attributes):
             self._emit_tag(position, "tab", False, {"title": tool})
@@ -496,13 +493,13 @@ class _Rewriter:
         self._line = indent
         self._is_after_tag = True
 
-    def _emit_table(self, rows: Sequence[Sequence[str]], numbers: Sequence[int] = ()) -> None:
-        """Emit rows below the names of their columns; without the numbers of their lines, all have that of the tag."""
+    def _emit_table(self, rows: Sequence[Sequence[str]], numbers: Sequence[int]) -> None:
+        """Emit rows with the numbers of their lines, below the names of their columns."""
         indent = self._line if not self._line.strip() else ""
         lines = (*rows[:1], *(["---"] * len(row) for row in rows[:1]), *rows[1:])
-        for row, number in zip_longest(lines, (self.number, self.number, *numbers)[: len(lines)]):
+        for row, number in zip(lines, (self.number, self.number, *numbers), strict=False):
             self._line = f"{indent}| {' | '.join(row)} |"
-            self._line_number = number or self._line_number
+            self._line_number = number
             self._end_line()
         if rows:
             self._end_line()

@@ -738,14 +738,9 @@ def test_what_the_attributes_of_a_component_say_is_shown(component: str, shown: 
         ("<Box>\nWait for it:\n    ```py\n    a\n\n    b\n    ```\n</Box>", "Wait for it:\n\n```py\na\n\nb\n```"),
         ("> <Box>\n> a\n> ```js\n> b\n> ```", "> a\n>\n> ```js\n> b\n> ```"),
         (
-            "<Table headers={['Name', 'Port']} rows={[['web', '80'], ['a|b', `5432`]]} />",
-            "| Name | Port |\n|---|---|\n| web | 80 |\n| a\\|b | 5432 |",
-        ),
-        (
             '| a |\n|---|\n| <If sdk="x">`b`</If> <If sdk="y">`c`</If> |\n\n<Box>\nd\n</Box>',
             "| a |\n|---|\n| `b` `c` |\n\nd",
         ),
-        ("<Grid rows={[[1, 2]]} />\n\nText.", "- 1: 2\n\nText."),
         (
             '<table><tr><th>A</th><th>B</th></tr><tr v-for="a in b"><td>{{ a.c }}</td><td>d</td></tr></table>\n\nText.',
             "| A | B |\n|---|---|\n\nText.",
