@@ -271,6 +271,10 @@ def _write_words(element: Any, builder: _Builder, skipped: Collection[Any]) -> b
     if tag in ("sup", "sub") and not len(element):
         builder.write(shift((element.text or "").strip(), is_raised=tag == "sup"))
         return True
+    if tag == "sup" and _is_mark(element):
+        # Alone, the number of a note would be a digit of what is before it.
+        builder.write(f"[{element[0].text}]")
+        return True
     if tag == "math":
         # As it was written, where the page says it.
         element = next(element.iterdescendants("annotation"), element)
@@ -289,6 +293,12 @@ def _write_words(element: Any, builder: _Builder, skipped: Collection[Any]) -> b
         builder.write(write_link(words, address) if address else f"~~{words}~~", is_markdown=True)
         builder.write(text[len(text.rstrip()) :])
     return True
+
+
+def _is_mark(element: Any) -> bool:
+    """Return whether what is raised is nothing but a number that leads to a note."""
+    is_link = len(element) == 1 and element[0].tag == "a" and not len(element[0])
+    return is_link and (element[0].text or "").isdecimal() and not (element.text or "").strip("[(")
 
 
 def _is_struck(element: Any) -> bool:
