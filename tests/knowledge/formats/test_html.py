@@ -56,8 +56,6 @@ def read(main: str) -> str:
         ("<table><tr><th>A<th>B<tr><td>a<td>So:<ol start=2><li>b<ul><li>c<li>d</ul><li>e</ol>f"
          "<tr><td>g<td><ul><li>h</ul></table>",
          "| A | B |\n|---|---|\n| a | So: 2. b ◦ c ◦ d 3. e f |\n| g | h |"),
-        ("<h1>A</h1><h2>B</h2><table><tr><td>Write<td><h1>C</h1><pre>d</pre><h2>E</h2>f</table>",
-         "# A\n\n## B\n\nWrite\n\n**C**\n\n```\nd\n```\n\n**E**\n\nf"),
         ("<h1>A</h1><table><tr><td>b<td><h2>C</h2>d</table>", "# A\n\nb\n\n## C\n\nd"),
         ("<p>Let <math><mi>x</mi><mo>=</mo><mn>2</mn></math> hold.</p>", "Let `x=2` hold."),
         ("<p>So <math><semantics><mi>y</mi><annotation>y^2</annotation></semantics></math>.</p>", "So `y^2`."),
