@@ -28,7 +28,6 @@ from core.markup.directives import (
     is_hidden,
     list_names,
     name_directive,
-    read_fields,
     skip_options,
 )
 from core.markup.document import Block, BlockKind, to_plain
@@ -279,12 +278,6 @@ class _Reader:
         while content[text_start : text_start + 1] in _NO_TEXT_SIGNS and (mark := _NO_TEXT.match(content, text_start)):
             start += mark[0].count("\n")
             text_start = mark.end()
-        if fields := read_fields(content[text_start:]):
-            bodies = [Block("paragraph", self._clean(text), start_line=start, end_line=end) for _, text in fields]
-            return [
-                Block("definition", name, (body,), start_line=start, end_line=end)
-                for (name, _), body in zip(fields, bodies, strict=True)
-            ]
         lines = content[text_start:].split("\n")
         if content[text_start : text_start + 1] == ":":
             # What is below a table of Pandoc.

@@ -1295,9 +1295,8 @@ def test_the_words_of_a_block_helper_are_a_paragraph() -> None:
     assert read(text) == "`--jobs` _n_ `-j`\n\nHow many."
 
 
-def test_fields_are_definitions_and_settings_of_a_page_are_none() -> None:
+def test_settings_of_a_page_are_no_text() -> None:
     assert read(":orphan:\n(a:b)=\n\n# A\n\n:tocdepth: 2") == "# A"
-    assert read(":Release date: May 5\n:By: *us*,\n  all") == "**Release date**: May 5\n\n**By**: *us*, all"
     assert read(":warning: Careful.") == "⚠️ Careful."
 
 
