@@ -174,7 +174,6 @@ class _Reader:
             "table": self._read_table,
             "grid_table": self._read_grid,
             "dl": lambda _, inner: self._read_definitions(inner),
-            "definition_body": self._read_definition_body,
             "footnote_reference": lambda _, inner: self._read_tokens(inner),
         }
         self._environment: MutableMapping[str, Any] = {}
@@ -345,11 +344,6 @@ class _Reader:
         texts = [[join_texts(self.read(cell, [start] * len(cell))) for cell in cells] for _, cells in parts]
         has_names = bool(parts) and parts[0][0]
         return [replace(_make_table(texts if has_names else [[], *texts]), start_line=start, end_line=end)]
-
-    def _read_definition_body(self, token: Token, _: Sequence[Token]) -> Sequence[Block]:
-        start, end = token.map or (0, 0)
-        lines = token.content.split("\n")[: end - start]
-        return self.read(lines, self._numbers[start : start + len(lines)])
 
     def _read_definitions(self, inner: Sequence[Token]) -> list[Block]:
         blocks: list[Block] = []
