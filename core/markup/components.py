@@ -170,7 +170,6 @@ class _Rewriter:
     _checked_line: tuple[int, int, bool] = (0, -1, False)
     _closed: frozenset[str] = frozenset()
     _unclosed: set[str] = field(default_factory=set)
-    _is_preformatted: bool = False
     _has_mixed: bool = False
     # The components that were opened within a line.
     _inline_names: Counter[str] = field(default_factory=Counter)
@@ -289,8 +288,6 @@ class _Rewriter:
             # What is in it looks like Markdown, or like a module.
             self._skip(self.text[token.start() : end])
             return end
-        if name.lower() == "pre":
-            self._begin_preformatted(token)
         is_plain = name in _BLOCK_TAGS and "{" not in (rest[0] if rest else "")
         if rest is not None and is_plain and self._mixes_markdown(rest) and (not self._line.strip() or token["close"]):
             # So the text in it is Markdown, and what is below it.
@@ -423,24 +420,6 @@ class _Rewriter:
         self._unclosed |= {name} if end < 0 else set()
         return end + len(closing) if end >= 0 else 0
 
-    def _begin_preformatted(self, token: re.Match[str]) -> None:
-        """Begin a block with what is preformatted, or end it: in other HTML, it would end at a blank line within."""
-        if token["close"] or self._is_preformatted or "pre" in self._unclosed:
-            self._is_preformatted &= not token["close"]
-            return
-        end = self.text.find("</pre>", token.end())
-        self._is_preformatted = end >= 0
-        self._unclosed |= {"pre"} if end < 0 else set()
-        above = self._line or "".join(self.lines[-1:])
-        is_in_html = above.strip() and self._line.lstrip()[:1] in ("", "<")
-        if is_in_html and end >= 0 and _BLANK_LINE.search(self.text, token.end(), end):
-            indent = self._line[: len(self._line) - len(self._line.lstrip())]
-            if self._line.strip():
-                self._end_line()
-            self._line = ""
-            self._end_line()
-            self._line = indent if len(indent) < 4 else ""
-
     def _is_at_start(self) -> bool:
         return not self._line.strip(" \t>-*+")
 
@@ -527,12 +506,8 @@ class _Rewriter:
         text = next(filter(None, shown.groups()), "") if shown else value
         # A string is text, also where it looks like a tag.
         text = text.replace("<", "&lt;")
-        if self._is_preformatted:
-            self._emit(text)
-            self.number += braces[0].count("\n") - text.count("\n")
-        else:
-            self._skip(braces[0])
-            self._append(text.replace("\n", " "))
+        self._skip(braces[0])
+        self._append(text.replace("\n", " "))
         return braces.end()
 
     def _find_module_end(self, token: re.Match[str]) -> int:

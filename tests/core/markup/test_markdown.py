@@ -405,19 +405,6 @@ def test_html_for_code_is_code() -> None:
 
 
 @pytest.mark.parametrize(
-    "markup",
-    [
-        "<div>\n<pre>\na\n\n# b\n</pre>\n</div>",
-        "<details>\n<p>\n<pre><code>a\n\n# b\n</code></pre></p>\n</details>",
-        "<div className={x.y}>\n      <pre>\na\n\n# b</pre>\n</div>",
-        "import B from 'b'\n\n<B>\n<pre>{`a\n\n# b`}</pre>\n</B>",
-    ],
-)
-def test_preformatted_text_keeps_its_blank_lines(markup: str) -> None:
-    assert kinds(f"{markup}\n\nAfter.") == [("code", "a\n\n# b"), ("paragraph", "After.")]
-
-
-@pytest.mark.parametrize(
     ("markup", "text"),
     [
         ("Done :white_check_mark: and :+1:", "Done ✅ and 👍"),
