@@ -16,11 +16,6 @@ _OBJECT = re.compile(
     r"(?:(?<=[{,\s])[\"']?([\w.$-]{1,100})[\"']?\s*:\s*|(?<=[\[,{\s]))"
     r"(\{(?>(?:[^{}\"'`]{1,1000}|\"[^\"]{0,1000}\"|'[^'\n]{0,1000}'|`[^`]{0,1000}`){0,100})\}|\{[^{}]{0,2000}\})"
 )
-# The rows of a table as a list of lists, and the names of its columns.
-_ROWS = re.compile(r"=\{\s*+\[\s*+(\[[^{}]{0,10000}\])\s*+,?\s*+\]\s*+\}")
-_COLUMNS = re.compile(r"\b(?:head|headers?|columns)=\{\s*+\[([^\[\]{}]*)\]\s*+\}")
-_ROW = re.compile(r"\[([^\[\]]*)\]")
-_CELL = re.compile(r"\"([^\"]*)\"|'([^']*)'|`([^`]*)`|([\w.+-]+)")
 _ATTRIBUTE = re.compile(
     r"(?<![\w-])([A-Za-z]+)[\"']?\s*[=:]"
     r"\s*(?:\"([^\"]*)\"|'([^']*)'|\{\s*[\"'`]([^\"'`{}]*)[\"'`]\s*\}|\{\s*(\[[^\[\]{}]*\])\s*\})"
@@ -171,17 +166,3 @@ def _read_object(text: str) -> dict[str, str]:
     """Return the values of an object of JavaScript by their names in lower case, each in one line."""
     values = read_attributes(_ESCAPE.sub(lambda match: _SIGNS[match[1]], text))
     return {name: " ".join(value.replace(_QUOTE, '"').split()) for name, value in values.items()}
-
-
-def find_rows(attributes: str) -> list[list[str]]:
-    """Return the rows of a table that a component has, below the names of its columns, which may be empty."""
-    rows = _ROWS.search(attributes)
-    if rows is None:
-        return []
-    columns = _COLUMNS.search(attributes)
-    cells = [_read_cells(row) for row in _ROW.findall(rows[1])]
-    return [_read_cells(columns[1]) if columns else [""] * max(map(len, cells), default=1), *cells]
-
-
-def _read_cells(row: str) -> list[str]:
-    return [next(filter(None, cell), "").replace("|", "\\|").replace("\n", " ") for cell in _CELL.findall(row)]

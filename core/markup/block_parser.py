@@ -25,7 +25,6 @@ _SIGNS = {
     "amsmath": re.compile(r"\\begin"),
     "blockquote": re.compile(">"),
     "colon_fence": re.compile(":::"),
-    "definition_body": re.compile(r"^[ \t>]*:[ \t]", re.MULTILINE),
     "deflist": re.compile(r"^[ \t>]*[:~][ \t]", re.MULTILINE),
     "fence": re.compile("```|~~~"),
     "footnote_def": re.compile(r"\[\^"),
@@ -46,7 +45,6 @@ MAX_FORMULA_LINES = 100
 _Rule = Callable[[StateBlock, int, int, bool], bool]
 
 _INDENTED = re.compile(r"(!!!|\?\?\?\+?|===[!+]?)[ \t]+(\S.*)$")
-_BODY = re.compile(r":[ \t]+(\S.*)$")
 _SLASHES = re.compile(r"(/{3,})[ \t]++([\w-]++)(?:[ \t]*+\|[ \t]*+(.*))?$")
 # The border of a table that is drawn with plus signs. Nobody writes one of more columns.
 _BORDER = re.compile(r"\+(?:[-=:]{2,}\+){1,60}[ \t]*$")
@@ -73,7 +71,6 @@ def _make_parser(*, has_indented_code: bool, absent: frozenset[str]) -> Markdown
     # Alone, for a document that is none of MyST may begin a line with the sign of its comments.
     parser.block.ruler.before("hr", "myst_target", read_target, {"alt": within})
     parser.block.ruler.before("fence", "indented", _read_indented, {"alt": ["paragraph", "reference", "list"]})
-    parser.block.ruler.before("fence", "definition_body", _read_definition_body)
     # Of a link that no browser should follow, the text is kept.
     parser.validateLink = lambda _: True  # type: ignore[assignment,method-assign]
     # Addresses stay as they are written: to encode them takes a fifth of the time of a page.
@@ -161,30 +158,6 @@ def _read_indented(state: StateBlock, start: int, end: int, silent: bool) -> boo
     token.markup = match[1]
     token.info = match[2]
     token.content = state.getLines(start + 1, last + 1, indent, False)
-    token.map = [start, last + 1]
-    state.line = last + 1
-    return True
-
-
-def _read_definition_body(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Read what Python-Markdown takes for a definition without a term: `: text` below a heading, and what is indented.
-
-    The first paragraph may go on without an indent.
-    """
-    if silent or not state.tokens or state.tokens[-1].type != "heading_close" or state.is_code_block(start):
-        return False
-    match = _BODY.match(_get_line(state, start))
-    if match is None:
-        return False
-    indent = state.sCount[start] + 4
-    last = start
-    for line in range(start + 1, end):
-        if not state.isEmpty(line):
-            if state.sCount[line] < indent and last < line - 1:
-                break
-            last = line
-    token = state.push("definition_body", "", 0)
-    token.content = f"{match[1]}\n{state.getLines(start + 1, last + 1, indent, False)}"
     token.map = [start, last + 1]
     state.line = last + 1
     return True

@@ -11,12 +11,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import zip_longest
 
 from core.markup.attributes import (
     find_code,
     find_commands,
-    find_rows,
     find_strings,
     read_attributes,
     show_attributes,
@@ -172,7 +170,6 @@ class _Rewriter:
     _checked_line: tuple[int, int, bool] = (0, -1, False)
     _closed: frozenset[str] = frozenset()
     _unclosed: set[str] = field(default_factory=set)
-    _is_preformatted: bool = False
     _has_mixed: bool = False
     # The components that were opened within a line.
     _inline_names: Counter[str] = field(default_factory=Counter)
@@ -291,8 +288,6 @@ class _Rewriter:
             # What is in it looks like Markdown, or like a module.
             self._skip(self.text[token.start() : end])
             return end
-        if name.lower() == "pre":
-            self._begin_preformatted(token)
         is_plain = name in _BLOCK_TAGS and "{" not in (rest[0] if rest else "")
         if rest is not None and is_plain and self._mixes_markdown(rest) and (not self._line.strip() or token["close"]):
             # So the text in it is Markdown, and what is below it.
@@ -333,7 +328,6 @@ class _Rewriter:
             shown["title"] = ""
         self._emit_tag(position, name, is_closing, shown)
         fields, lines, objects = ([], [], objects) if self._line.strip() else split_fields(objects)
-        self._emit_table(find_rows(attributes))
         self._emit_table(fields, [self.number + line for line in lines])
         for tool, command in find_commands(attributes):
             self._emit_tag(position, "tab", False, {"title": tool})
@@ -426,24 +420,6 @@ class _Rewriter:
         self._unclosed |= {name} if end < 0 else set()
         return end + len(closing) if end >= 0 else 0
 
-    def _begin_preformatted(self, token: re.Match[str]) -> None:
-        """Begin a block with what is preformatted, or end it: in other HTML, it would end at a blank line within."""
-        if token["close"] or self._is_preformatted or "pre" in self._unclosed:
-            self._is_preformatted &= not token["close"]
-            return
-        end = self.text.find("</pre>", token.end())
-        self._is_preformatted = end >= 0
-        self._unclosed |= {"pre"} if end < 0 else set()
-        above = self._line or "".join(self.lines[-1:])
-        is_in_html = above.strip() and self._line.lstrip()[:1] in ("", "<")
-        if is_in_html and end >= 0 and _BLANK_LINE.search(self.text, token.end(), end):
-            indent = self._line[: len(self._line) - len(self._line.lstrip())]
-            if self._line.strip():
-                self._end_line()
-            self._line = ""
-            self._end_line()
-            self._line = indent if len(indent) < 4 else ""
-
     def _is_at_start(self) -> bool:
         return not self._line.strip(" \t>-*+")
 
@@ -496,13 +472,13 @@ class _Rewriter:
         self._line = indent
         self._is_after_tag = True
 
-    def _emit_table(self, rows: Sequence[Sequence[str]], numbers: Sequence[int] = ()) -> None:
-        """Emit rows below the names of their columns; without the numbers of their lines, all have that of the tag."""
+    def _emit_table(self, rows: Sequence[Sequence[str]], numbers: Sequence[int]) -> None:
+        """Emit rows with the numbers of their lines, below the names of their columns."""
         indent = self._line if not self._line.strip() else ""
         lines = (*rows[:1], *(["---"] * len(row) for row in rows[:1]), *rows[1:])
-        for row, number in zip_longest(lines, (self.number, self.number, *numbers)[: len(lines)]):
+        for row, number in zip(lines, (self.number, self.number, *numbers), strict=False):
             self._line = f"{indent}| {' | '.join(row)} |"
-            self._line_number = number or self._line_number
+            self._line_number = number
             self._end_line()
         if rows:
             self._end_line()
@@ -530,12 +506,8 @@ class _Rewriter:
         text = next(filter(None, shown.groups()), "") if shown else value
         # A string is text, also where it looks like a tag.
         text = text.replace("<", "&lt;")
-        if self._is_preformatted:
-            self._emit(text)
-            self.number += braces[0].count("\n") - text.count("\n")
-        else:
-            self._skip(braces[0])
-            self._append(text.replace("\n", " "))
+        self._skip(braces[0])
+        self._append(text.replace("\n", " "))
         return braces.end()
 
     def _find_module_end(self, token: re.Match[str]) -> int:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from core.markup.inline import write_short_codes
-
 # What is set apart from the text, with the title that a reader sees where it gives none.
 ADMONITIONS = {
     name: name.capitalize()
@@ -65,15 +63,6 @@ CAPTION_OPTION = re.compile(r"^[ \t]*:caption:[ \t]+(\S.*)$", re.MULTILINE)
 _HIDDEN_INPUT = re.compile(r"\b(?:remove-(?:input|cell)|hide-code)\b")
 _SUMMARY_NAME = re.compile(r"[ \t]*~?[A-Za-z_]")
 _OPTION = re.compile(r"[ \t]*:[\w-]+:(?:[ \t]|$)")
-_FIELD = re.compile(r"^:([A-Za-z][\w .-]{0,60}):[ \t]+(?=\S)", re.MULTILINE)
-
-
-def read_fields(text: str) -> list[tuple[str, str]]:
-    """Return the names and the texts of MyST's fields, where a text has nothing else; an icon begins none."""
-    parts = _FIELD.split(text) if text.startswith(":") else [text]
-    fields = list(zip(parts[1::2], parts[2::2], strict=True))
-    names = [f":{name}:" for name, _ in fields]
-    return fields if not parts[0] and all(name == write_short_codes(name) for name in names) else []
 
 
 def find_language(name: str, argument: str, default: str) -> str:

@@ -28,7 +28,6 @@ from core.markup.directives import (
     is_hidden,
     list_names,
     name_directive,
-    read_fields,
     skip_options,
 )
 from core.markup.document import Block, BlockKind, to_plain
@@ -175,7 +174,6 @@ class _Reader:
             "table": self._read_table,
             "grid_table": self._read_grid,
             "dl": lambda _, inner: self._read_definitions(inner),
-            "definition_body": self._read_definition_body,
             "footnote_reference": lambda _, inner: self._read_tokens(inner),
         }
         self._environment: MutableMapping[str, Any] = {}
@@ -279,12 +277,6 @@ class _Reader:
         while content[text_start : text_start + 1] in _NO_TEXT_SIGNS and (mark := _NO_TEXT.match(content, text_start)):
             start += mark[0].count("\n")
             text_start = mark.end()
-        if fields := read_fields(content[text_start:]):
-            bodies = [Block("paragraph", self._clean(text), start_line=start, end_line=end) for _, text in fields]
-            return [
-                Block("definition", name, (body,), start_line=start, end_line=end)
-                for (name, _), body in zip(fields, bodies, strict=True)
-            ]
         lines = content[text_start:].split("\n")
         if content[text_start : text_start + 1] == ":":
             # What is below a table of Pandoc.
@@ -352,11 +344,6 @@ class _Reader:
         texts = [[join_texts(self.read(cell, [start] * len(cell))) for cell in cells] for _, cells in parts]
         has_names = bool(parts) and parts[0][0]
         return [replace(_make_table(texts if has_names else [[], *texts]), start_line=start, end_line=end)]
-
-    def _read_definition_body(self, token: Token, _: Sequence[Token]) -> Sequence[Block]:
-        start, end = token.map or (0, 0)
-        lines = token.content.split("\n")[: end - start]
-        return self.read(lines, self._numbers[start : start + len(lines)])
 
     def _read_definitions(self, inner: Sequence[Token]) -> list[Block]:
         blocks: list[Block] = []

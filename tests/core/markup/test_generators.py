@@ -33,22 +33,6 @@ def test_what_stands_above_or_below_the_line_keeps_its_meaning(text: str, expect
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (
-            "#### `url`\n\n: Where the server\nis.\n\n    No default.\n\n    !!! note\n\n        Not a path.\n\nEnd.",
-            "#### `url`\n\nWhere the server is.\n\nNo default.\n\n> **Note**\n>\n> Not a path.\n\nEnd.",
-        ),
-        ("# A\n: Text\n## B\n\n:   More\n    of it", "# A\n\nText\n\n## B\n\nMore of it"),
-        ("# A\n\nTerm\n: text", "# A\n\n**Term**: text"),
-        ("# A\n\n    : code", "# A\n\n```\n: code\n```"),
-    ],
-)
-def test_a_heading_may_be_the_term_of_a_definition(text: str, expected: str) -> None:
-    assert read(text) == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
         ("<script>\nimport A from 'a'\n\nimport { b } from 'b'\n</script>\n\n<A :b='c'>\n\n# Hi\n\n</A>", "# Hi"),
         ("<style>\n.a { color: red }\n\n.b {}\n</style>\nText", "Text"),
         ("<script>\n\nText", ""),

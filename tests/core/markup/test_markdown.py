@@ -405,19 +405,6 @@ def test_html_for_code_is_code() -> None:
 
 
 @pytest.mark.parametrize(
-    "markup",
-    [
-        "<div>\n<pre>\na\n\n# b\n</pre>\n</div>",
-        "<details>\n<p>\n<pre><code>a\n\n# b\n</code></pre></p>\n</details>",
-        "<div className={x.y}>\n      <pre>\na\n\n# b</pre>\n</div>",
-        "import B from 'b'\n\n<B>\n<pre>{`a\n\n# b`}</pre>\n</B>",
-    ],
-)
-def test_preformatted_text_keeps_its_blank_lines(markup: str) -> None:
-    assert kinds(f"{markup}\n\nAfter.") == [("code", "a\n\n# b"), ("paragraph", "After.")]
-
-
-@pytest.mark.parametrize(
     ("markup", "text"),
     [
         ("Done :white_check_mark: and :+1:", "Done ✅ and 👍"),
@@ -738,14 +725,9 @@ def test_what_the_attributes_of_a_component_say_is_shown(component: str, shown: 
         ("<Box>\nWait for it:\n    ```py\n    a\n\n    b\n    ```\n</Box>", "Wait for it:\n\n```py\na\n\nb\n```"),
         ("> <Box>\n> a\n> ```js\n> b\n> ```", "> a\n>\n> ```js\n> b\n> ```"),
         (
-            "<Table headers={['Name', 'Port']} rows={[['web', '80'], ['a|b', `5432`]]} />",
-            "| Name | Port |\n|---|---|\n| web | 80 |\n| a\\|b | 5432 |",
-        ),
-        (
             '| a |\n|---|\n| <If sdk="x">`b`</If> <If sdk="y">`c`</If> |\n\n<Box>\nd\n</Box>',
             "| a |\n|---|\n| `b` `c` |\n\nd",
         ),
-        ("<Grid rows={[[1, 2]]} />\n\nText.", "- 1: 2\n\nText."),
         (
             '<table><tr><th>A</th><th>B</th></tr><tr v-for="a in b"><td>{{ a.c }}</td><td>d</td></tr></table>\n\nText.',
             "| A | B |\n|---|---|\n\nText.",
@@ -1300,9 +1282,8 @@ def test_the_words_of_a_block_helper_are_a_paragraph() -> None:
     assert read(text) == "`--jobs` _n_ `-j`\n\nHow many."
 
 
-def test_fields_are_definitions_and_settings_of_a_page_are_none() -> None:
+def test_settings_of_a_page_are_no_text() -> None:
     assert read(":orphan:\n(a:b)=\n\n# A\n\n:tocdepth: 2") == "# A"
-    assert read(":Release date: May 5\n:By: *us*,\n  all") == "**Release date**: May 5\n\n**By**: *us*, all"
     assert read(":warning: Careful.") == "⚠️ Careful."
 
 
