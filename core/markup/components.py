@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 
 from core.markup.attributes import (
+    describe_field,
     find_code,
     find_commands,
     find_rows,
@@ -25,6 +26,7 @@ from core.markup.attributes import (
     strip_objects,
 )
 from core.markup.front_matter import read_front_matter
+from core.markup.inline import is_formula
 
 # Nobody writes inline code, or a tag of a template, that is longer.
 MAX_SPAN_CHARS = 2000
@@ -47,6 +49,7 @@ _TOKEN = re.compile(
     r"|export\s+(?:(?:const|let|var)\s+[\w{\[]|(?:async\s+)?function\b|class\b"
     r"|default\s+(?:function|class|[({\w.]+[({;])|[{*]))))"
     r"|(?P<ticks>`+)"
+    r"|(?P<formula>(?<![\\$\w])(?:\$\$[^$`]{1,2000}\$\$|\$(?![\s$])[^$`\n]{1,300}(?<![\s\\])\$)(?![\w$({]))"
     r"|(?P<comment><!--|\{/\*)"
     r"|(?P<note>(?<!\S)%%(?=\S)[^%\n]{1,1000}%%(?!\S)|\{(?:>>[^{}\n]{0,1000}<<|--[^{}\n]{0,1000}--|#-?\s[^{}]{0,1000}#)\})"
     r"|(?P<template>\{(?:%|\{[%<])-?[ \t]*+(?P<end>/|end)?[ \t]*+(?P<block>[A-Za-z][\w-]*+)"
@@ -97,6 +100,8 @@ _BLOCK_TAGS = frozenset(
     li main nav ol p section summary table tbody td tfoot th thead tr ul
     """.split()  # noqa: SIM905 (one word a line would hide the code)
 )
+# What describes a parameter, or a field of a response.
+_FIELD = re.compile(r"(?:Field|Param|Parameter|Property|Prop|Argument)$")
 _MIXED = re.compile(r"\smarkdown(?:=[\"']?(?:1|span|block)\b|[\s>])")
 _LINE_END = re.compile(r"[ \t]*+$", re.MULTILINE)
 _SCRIPTS = frozenset(("script", "style"))
@@ -226,7 +231,7 @@ class _Rewriter:
 
     def _rewrite(self, token: re.Match[str]) -> int:
         """Emit what stands for a token, and return where the text goes on."""
-        if token["fence"] or token["ticks"]:
+        if token["fence"] or token["ticks"] or token["formula"]:
             if token["fence"] and self.is_mdx and self.lines and self.lines[-1].strip() and ">" not in token["lead"]:
                 # Code ends what is above it: also HTML, which Markdown reads up to a blank line, and at any indent.
                 self._end_line()
@@ -256,6 +261,9 @@ class _Rewriter:
         if fence := token["fence"]:
             closing = re.compile(rf"^[ \t>]*{fence}[`~]*[ \t]*$", re.MULTILINE).search(self.text, token.end())
             return closing.end() if closing else len(self.text)
+        if formula := token["formula"]:
+            # Braces in it are those of TeX.
+            return token.end() if is_formula(formula.strip("$")) else token.start() + 1
         limit = token.end() + MAX_SPAN_CHARS
         span_end = re.compile(f"(?<!`){token['ticks']}(?!`)").search(self.text, token.end(), limit)
         if span_end is None or _BLANK_LINE.search(self.text, token.end(), span_end.start()):
@@ -321,6 +329,8 @@ class _Rewriter:
         """Emit a component with what its attributes hold: a table, or its items, each as a card."""
         bare, objects = strip_objects(attributes)
         shown = show_attributes(bare)
+        if _FIELD.search(name):
+            shown["title"] = describe_field(shown["title"], attributes)
         if name in ("Tab", "TabItem"):
             shown["title"] = self._tab_labels.get(shown["title"], shown["title"])
         elif name == "Tabs":

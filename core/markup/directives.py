@@ -105,8 +105,18 @@ def name_directive(name: str, argument: str) -> tuple[str, str, str]:
         return "tab", f"{kind.capitalize()} ({argument})" if argument else kind.capitalize(), ""
     if domain and argument:
         # What a domain describes, such as a function.
-        return "card", f"`{argument.replace('`', '')}`", ""
+        return "card", f"`{write_signature(name, argument.replace('`', ''))}`", ""
     return (name, "", argument) if ADMONITIONS.get(name) else (name, argument, "")
+
+
+def write_signature(name: str, argument: str) -> str:
+    """Return what a directive of a domain describes as Sphinx shows it: of a resource of HTTP with its method.
+
+    >>> write_signature("http:get", "/users"), write_signature("py:function", "run()")
+    ('GET /users', 'run()')
+    """
+    domain, _, kind = name.rpartition(":")
+    return f"{kind.upper()} {argument}" if domain == "http" else argument
 
 
 def skip_options(lines: Sequence[str], numbers: Sequence[int]) -> tuple[list[str], list[int]]:

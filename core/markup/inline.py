@@ -148,8 +148,8 @@ _PART_ATTRIBUTES = re.compile(
     # Of a picture they may say what it shows, in many words and lines.
     r"|(?<=\))\{(?=[.#]|[\w-]{1,20}=[\"'])(?>(?:[^{}\"']|\"[^\"]{0,2000}\"|'[^']{0,2000}')*)\}"
 )
-# What says to MkDocs how code in a line is coloured.
-_LANGUAGE = re.compile(r"^#!\w{1,30}[ ](?=\S)")
+# What says to MkDocs, or at the end to rehype-pretty-code, how code in a line is coloured.
+_LANGUAGE = re.compile(r"^#!\w{1,30}[ ](?=\S)|(?<=\S)\{:\.?[A-Za-z][\w.+#-]{0,40}\}\Z")
 # An escaped sign that would be markup without the escape; a smaller-than sign only before a name.
 _ESCAPED = frozenset("*_`[]<\\~&")
 _NAME_START = re.compile(r"[A-Za-z/!?]")

@@ -45,8 +45,8 @@ TABS = frozenset(("code-tab", "group-tab", "tab", "tab-item"))
 OBJECTS = frozenset(
     """
     attribute class classmethod cmdoption cmdvar command confval data decorator decoratormethod describe envvar event
-    exception function macro member method object opcode option property setting signal staticmethod struct type var
-    variable
+    exception function genex macro member method object opcode option property setting signal signature staticmethod
+    struct type var variable
     """.split()  # noqa: SIM905
 )
 # What is in code, which a dot before its name says to look for everywhere.
@@ -56,3 +56,5 @@ CODE_ROLES = OBJECT_ROLES | frozenset(
     any cmdoption code command confval envvar file kbd literal macro member option program samp setting signal type var
     """.split()  # noqa: SIM905
 )
+# What shows the title of what it leads to, where it has none of its own.
+REFERENCE_ROLES = frozenset(("any", "doc", "download", "eq", "numref", "ref", "term"))

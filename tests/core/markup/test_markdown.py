@@ -595,7 +595,26 @@ def test_mdx_is_read_without_its_script() -> None:
 @pytest.mark.parametrize(
     ("component", "shown"),
     [
-        ('<ParamField path="limit" type="integer" default="10">\nHow many.\n</ParamField>', "**limit**\n\nHow many."),
+        (
+            '<ParamField path="limit" type="integer" default="10">\nHow many.\n</ParamField>',
+            "**limit (path, integer, default: 10)**\n\nHow many.",
+        ),
+        (
+            '<ResponseField name="a" type="string | { light: string }" required>\nIt is `b`.\n</ResponseField>',
+            "**a (string | { light: string }, required)**\n\nIt is `b`.",
+        ),
+        (
+            '<ParamField query="q" required={false} placeholder="required">\nWhat.\n</ParamField>',
+            "**q (query)**\n\nWhat.",
+        ),
+        ('<Callout type="none">\nMind it.\n</Callout>', "> Mind it."),
+        ('<Callout type="warn">\nMind it.\n</Callout>', "> **Warning**\n>\n> Mind it."),
+        (
+            "It is `'a'{:js}`, `<A b={c} />{:jsx}` and `d{:.entity.name}`, no `{:}`.",
+            "It is `'a'`, `<A b={c} />` and `d`, no `{:}`.",
+        ),
+        ("<A />\n\nSo $a=\\sqrt{b^2 + c^2}$, not $5 for {d} or $6.", "So `a=\\sqrt{b^2 + c^2}`, not $5 for d or $6."),
+        ("<A />\n\n$$\nx=\\frac{a}{b}\n$$", "```math\nx=\\frac{a}{b}\n```"),
         ('<Frame caption="The plan">\n<img src="a.png" />\n</Frame>', "The plan"),
         ("<Box>\n<p>\n  All of\n  [the terms](./terms.mdx).\n</p>\n</Box>", "All of the terms."),
         ('<Update label="2024-10-11" description="v0.1">\nNew.\n</Update>', "**2024-10-11**\n\nv0.1\n\nNew."),
@@ -1104,6 +1123,7 @@ def test_a_title_is_without_the_marks_of_code(title: str, plain: str) -> None:
 
 def test_what_a_domain_describes_is_a_definition() -> None:
     assert read("```{py:function} run(x)\nRuns it.\n```") == "**`run(x)`**: Runs it."
+    assert read("```{http:get} /users\nAll users.\n```") == "**`GET /users`**: All users."
     assert read("```{versionadded} 1.2 It is faster.\n```") == "> **Added in 1.2**\n>\n> It is faster."
 
 
