@@ -108,7 +108,8 @@ def find_commands(attributes: str) -> list[tuple[str, str]]:
     """Return the commands that a component shows for several tools, each by the tool that begins it: `npm="npm i"`."""
     values = {name: value.strip() for name, value in read_attributes(attributes).items()}
     commands = [(name, _dedent_below(value)) for name, value in values.items() if " " in value]
-    return commands if any(value.startswith(f"{name} ") for name, value in commands) else []
+    lines = ((name, line.lstrip()) for name, value in commands for line in value.split("\n"))
+    return commands if any(line.startswith(f"{name} ") for name, line in lines) else []
 
 
 def find_code(attributes: str) -> Iterator[str]:

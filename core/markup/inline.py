@@ -89,6 +89,8 @@ _MYST = re.compile(r"(?:project|inv):")
 _PROJECT = re.compile(r"^[\w.-]{1,60}:(?=[^\s:])")
 # A role of MyST, which the first mark ends; what stands between two parts in code is none.
 _ROLE = re.compile(r"(?<![`\\])\{([\w:+-]{1,60})\}`([^`]{1,300})`|" + _CODE)
+# Between two marks, one is a part of what it shows.
+_LONG_ROLE = re.compile(r"(?<![`\\])\{([\w:+-]{1,60})\}``((?:[^`]|(?<!`)`(?!`)){1,300})``(?!`)")
 # A link to a name that another tool knows, as those of mdBook, MkDocs and rustdoc do; the text may be the name.
 _NAMED_LINK = re.compile(
     r"(?<![\w\]\\!])\[([^\[\]\n]{1,300})\]"
@@ -238,6 +240,7 @@ def clean_inline(
     if "{" in text:
         text = _PART_ATTRIBUTES.sub(r"\1\2", text)
         text = _ATTRIBUTES.sub("", text)
+        text = _LONG_ROLE.sub(lambda match: write_role(match, labels), text)
         text = _ROLE.sub(lambda match: labels.get(f"{match[1]}`{match[2]}`") or write_role(match, labels), text)
         text = _SUBSTITUTION.sub(lambda match: match[1] or labels.get("{{" + match[2]) or match[2], text)
     leads_elsewhere = marks_ways and _LOCAL_ADDRESS.search(text) and not _OTHER_ADDRESS.search(text)

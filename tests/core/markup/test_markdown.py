@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from core.markup.document import Block, to_plain
+from core.markup.front_matter import read_title
 from core.markup.markdown import read_markdown
 from core.markup.writer import write_markdown
 from tests.support.growth import Growth, Text, find_growth
@@ -607,6 +608,10 @@ def test_mdx_is_read_without_its_script() -> None:
             '<ParamField query="q" required={false} placeholder="required">\nWhat.\n</ParamField>',
             "**q (query)**\n\nWhat.",
         ),
+        (
+            '<Run\n  npm="cd a\n    npm i"\n  yarn="cd a\n    yarn"\n/>',
+            "**npm**\n\n```bash\ncd a\nnpm i\n```\n\n**yarn**\n\n```bash\ncd a\nyarn\n```",
+        ),
         ('<Callout type="none">\nMind it.\n</Callout>', "> Mind it."),
         ('<Callout type="warn">\nMind it.\n</Callout>', "> **Warning**\n>\n> Mind it."),
         (
@@ -882,6 +887,24 @@ def test_directives_of_which_a_page_shows_nothing(directive: str) -> None:
 )  # fmt: skip
 def test_what_sphinx_shows_of_directives_and_references(text: str, expected: str) -> None:
     assert read(text) == expected
+
+
+def test_a_role_between_two_marks_has_code_in_it() -> None:
+    text = "See {doc}``the `a` part <b:c>`` and {option}``-d <e.-d>``."
+    assert read(text) == "See the `a` part and `-d`."
+
+
+@pytest.mark.parametrize(
+    ("value", "title"),
+    [
+        ('"Error \\"a\\" or \\\\b"', 'Error "a" or \\b'),
+        ("'Use \"a\"'", 'Use "a"'),
+        ("'It''s'", "It's"),
+        ("\"'a' and b\"", "'a' and b"),
+    ],
+)
+def test_a_title_in_quotes_may_have_others_in_it(value: str, title: str) -> None:
+    assert read_title(f"---\ntitle: {value}\n---\nText") == title
 
 
 def test_options_of_what_a_domain_describes_are_shown() -> None:
