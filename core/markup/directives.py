@@ -56,6 +56,11 @@ SILENT = frozenset(
 )
 # So are these in MyST; of what is raw, only HTML is on the page.
 EMPTY_DIRECTIVES = (SILENT - CELLS) | {"iframe", "image", "raw-cell"}
+# Of these the argument is no text: a layout, a class, where a button leads to.
+LAYOUTS = frozenset("button-link button-ref card-carousel class container div grid grid-item tab-set".split())  # noqa: SIM905
+# What divides a card from its head and its foot.
+CARDS = frozenset(("card", "grid-item-card"))
+CARD_RULE = re.compile(r"(?:\^{3,}|\+{3,})[ \t]*$")
 # What names proofs and exercises; an argument is the title of one.
 _PROOFS = frozenset(("prf", "proof"))
 SHOWN_OPTION = re.compile(
@@ -100,6 +105,8 @@ def name_directive(name: str, argument: str) -> tuple[str, str, str]:
     if name in VERSIONS:
         version, _, text = argument.partition(" ")
         return "note", f"{VERSIONS[name]} {version}", text
+    if name in LAYOUTS:
+        return name, "", ""
     domain, _, kind = name.rpartition(":")
     if domain in _PROOFS:
         return "tab", f"{kind.capitalize()} ({argument})" if argument else kind.capitalize(), ""

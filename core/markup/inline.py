@@ -46,7 +46,8 @@ CALLABLE_ROLES = ("func", "meth")
 SHORT_NAME = re.compile(r"~[\w@.]")
 # Right behind a name they are a call.
 _EMPTY_BRACKETS = re.compile(r"(?:[ ]|(?<![A-Za-z0-9_]))\([ ]?\)")
-_ICON_ROLES = re.compile(r"octicon|fa|fa[bsr]|material-\w+|bi|iconify")
+# Those of icons; in what they hold is no text.
+ICON_ROLES = re.compile(r"octicon|fa|fa[bsr]|fa-\w+|material-\w+|bi|iconify")
 WEB = ("http://", "https://")
 # What Sphinx, and sphinx-issues, set before a number.
 NUMBER_ROLES = {"pep": "PEP ", "rfc": "RFC ", "issue": "#", "pr": "#"}
@@ -573,7 +574,7 @@ def write_role(match: re.Match[str], labels: Mapping[str, str] = MappingProxyTyp
     role = match[1].rpartition(":")[2]
     content = " ".join(match[2].split())
     name = _TARGET.sub("", content)
-    if _ICON_ROLES.fullmatch(role):
+    if ICON_ROLES.fullmatch(role):
         return ""
     is_title = name != content
     if role in _REFERENCE_ROLES or (role == "any" and name in labels):

@@ -20,6 +20,8 @@ from core.markup.components import read_source
 from core.markup.directives import (
     ADMONITIONS,
     CAPTION_OPTION,
+    CARD_RULE,
+    CARDS,
     CELLS,
     CODES,
     SHOWN_OPTION,
@@ -104,10 +106,7 @@ _LABELLED: dict[str, BlockKind] = {
 }
 _CODE_GROUPS = frozenset(("code-group", "codegroup"))
 _SENTENCE_ENDS = (".", "!", "?", "。", "！", "？")
-# What divides a card from its head and its foot.
-_CARDS = frozenset(("card", "grid-item-card"))
 _ONLY_CODE = re.compile(r"`[^`\n]+`")
-_CARD_RULE = re.compile(r"(?:\^{3,}|\+{3,})[ \t]*$")
 
 
 def read_markdown(
@@ -481,8 +480,8 @@ class _Reader:
         if name == "glossary":
             return self._read_glossary(body, body_numbers)
         body = list_names(body) if name == "autosummary" else body
-        if name in _CARDS:
-            body = ["" if _CARD_RULE.match(line) else line for line in body]
+        if name in CARDS:
+            body = ["" if CARD_RULE.match(line) else line for line in body]
         # Of what a domain describes, an option that is a sentence is shown, and what is in quotes.
         shown = SHOWN_OPTION.findall(options) if ":" in name else []
         sentences = [sentence for _, sentence, _ in shown if sentence]

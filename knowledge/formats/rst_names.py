@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from core.markup.directives import LAYOUTS
+
 # Those of docutils that read more than text. The others are read by their names below, with any options.
 DOCUTILS_DIRECTIVES = frozenset(
     "date epigraph figure highlights image line-block math pull-quote replace unicode".split()  # noqa: SIM905
@@ -33,10 +35,9 @@ VERSIONS = {
     "versionremoved": "Removed in",
 }
 # Of these the argument is no text: a layout, a condition, a class.
-CONTAINERS = frozenset(
+CONTAINERS = LAYOUTS | frozenset(
     """
-    card-carousel class compound container cssclass div doctest-remote-data doctest-requires doctest-skip
-    flat-table grid hlist ifconfig only rst-class tab-set
+    compound cssclass doctest-remote-data doctest-requires doctest-skip flat-table hlist ifconfig only rst-class
     tab-set-code table tabs toggle unordered
     """.split()  # noqa: SIM905
 )

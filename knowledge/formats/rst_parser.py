@@ -19,8 +19,8 @@ from docutils.parsers.rst.directives.tables import CSVTable
 from docutils.statemachine import StringList
 from docutils.utils import new_document
 
-from core.markup.directives import CODES, LANGUAGES, SILENT, write_signature
-from core.markup.inline import CALLABLE_ROLES, NUMBER_ROLES, SHORT_NAME, is_formula, move_signs
+from core.markup.directives import CARD_RULE, CARDS, CODES, LANGUAGES, SILENT, write_signature
+from core.markup.inline import CALLABLE_ROLES, ICON_ROLES, NUMBER_ROLES, SHORT_NAME, is_formula, move_signs
 from knowledge.formats.rst_names import (
     ADMONITIONS,
     CODE_ROLES,
@@ -151,7 +151,7 @@ def _read_role(
     has_place = name not in REFERENCE_ROLES and _PLACE.fullmatch(content)
     target = None if has_place else _TARGET.fullmatch(content)
     title = (target[1] or target[2]).rstrip() if target else _read_object(name, content.lstrip("!"))
-    if name.startswith("raw") or not content:
+    if name.startswith("raw") or ICON_ROLES.fullmatch(name) or not content:
         return [], []
     tex = nodes.unescape(text, restore_backslashes=True)
     if name == "math" or (not name and _TEX.search(tex)):
@@ -225,6 +225,9 @@ class _AnyDirective(Directive):
             container = _make_container("highlight", self.lineno)
             container["language"] = " ".join(head).split(" ")[0]
             return [container]
+        for number, line in enumerate(self.content) if name in CARDS else ():
+            if CARD_RULE.match(line):
+                self.content[number] = ""
         if name in ("markdown", "raw"):
             container = _make_container(name, self.lineno)
             lines = self.content[head_size if name == "raw" else 0 :]

@@ -619,6 +619,7 @@ def test_mdx_is_read_without_its_script() -> None:
             "It is `'a'`, `<A b={c} />` and `d`, no `{:}`.",
         ),
         ("<A />\n\nSo $a=\\sqrt{b^2 + c^2}$, not $5 for {d} or $6.", "So `a=\\sqrt{b^2 + c^2}`, not $5 for d or $6."),
+        ("Text <%= partial 'a' %> here.\n\n<% if a > 1 %>\n\nB `<%= c %>`.", "Text here.\n\nB `<%= c %>`."),
         ("<A />\n\n$$\nx=\\frac{a}{b}\n$$", "```math\nx=\\frac{a}{b}\n```"),
         ('<Frame caption="The plan">\n<img src="a.png" />\n</Frame>', "The plan"),
         ("<Box>\n<p>\n  All of\n  [the terms](./terms.mdx).\n</p>\n</Box>", "All of the terms."),
@@ -887,6 +888,11 @@ def test_directives_of_which_a_page_shows_nothing(directive: str) -> None:
 )  # fmt: skip
 def test_what_sphinx_shows_of_directives_and_references(text: str, expected: str) -> None:
     assert read(text) == expected
+
+
+def test_how_a_layout_is_made_is_no_text() -> None:
+    button = ":::{button-ref} a b\n:ref-type: doc\n\nGo {fa-solid}`x;y` on\n:::"
+    assert read(f"::::{{grid}} 1 2 2 3\n:::{{grid-item-card}} A\nOne.\n:::\n::::\n\n{button}") == "**A**: One.\n\nGo on"
 
 
 def test_a_role_between_two_marks_has_code_in_it() -> None:
