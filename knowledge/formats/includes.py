@@ -13,7 +13,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from knowledge.formats.include_parts import select_lines
+from knowledge.formats.include_parts import read_cmake_comments, select_lines
 from knowledge.formats.jsx import SUFFIXES, read_component
 from knowledge.formats.languages import find_markup, get_language
 
@@ -31,7 +31,7 @@ _MAX_TARGET_CHARS = 500
 KINDS = frozenset(("asciidoc", "markdown", "rst"))
 # What a document that includes others has somewhere.
 _MARK = re.compile(
-    r"include|@\[code|\{[!*]|\{[{%].{0,3}(?:read-?[fF]ile|code_?sample|snippet)|--8<--|<<<[ \t]"
+    r"include|cmake-module::|@\[code|\{[!*]|\{[{%].{0,3}(?:read-?[fF]ile|code_?sample|snippet)|--8<--|<<<[ \t]"
     r"|\bfrom[ \t]+['\"](?:[^'\"\n]{1,500}\.mdx?['\"]|(?:[@~]?|@site|\.{1,2})/)|\{\{#playground"
 )
 # The description of a component of Antora, and the values in it, which its pages name.
@@ -49,7 +49,7 @@ _PARTIAL_FOLDERS = frozenset(
     ("includes", "include", "inc", "partials", "partial", "snippets", "fragments", "shared", "generated")
 )
 
-_RST = re.compile(r"([ \t]*)\.\.[ \t]+(include|literalinclude|mdinclude)::[ \t]+(\S.*)$")
+_RST = re.compile(r"([ \t]*)\.\.[ \t]+(include|literalinclude|mdinclude|cmake-module)::[ \t]+(\S.*)$")
 _OPTION = re.compile(r"[ \t]*:([\w-]+):(.*)$")
 _MYST = re.compile(r"([ \t]*)(`{3,}|~{3,}|:{3,})\{(include|literalinclude)\}[ \t]+(\S.*)$")
 _ASCIIDOC = re.compile(r"include::([^\[\]]*\S)\[(.*)\][ \t]*$")
@@ -323,6 +323,8 @@ def _select(directive: _Directive, path: str, text: str) -> list[str]:
     text = text.replace("\r\n", "\n").removeprefix("\ufeff").rstrip("\n")
     if name := directive.options.get("component"):
         return read_component(text, name, directive.options["attributes"])
+    if "comments" in directive.options:
+        return list(read_cmake_comments(text.split("\n")))
     text = _FRONT_MATTER.sub("", text, count=1) if _is_prose(directive, path) else text
     return select_lines(text.split("\n"), directive.options)
 
@@ -336,6 +338,8 @@ def _match_rst(lines: Sequence[str], number: int) -> _Directive | None:
     if match is None:
         return None
     options, end = _read_options(lines, number + 1, len(match[1]))
+    if match[2] == "cmake-module":
+        options["comments"] = ""
     return _Directive(match[3], end - number, match[1], match[2] == "literalinclude", options)
 
 

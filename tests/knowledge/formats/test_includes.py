@@ -62,6 +62,7 @@ export function CodeB() {
 }
 """
 FILES = {
+    "m.cmake": "#[=[.rst:\nTitle\n=====\n#]=]\n\nset(a b)\n",
     "docs/part.rst": "One.\n\n.. begin\n\nTwo.",
     "docs/part.md": "---\ntitle: x\n---\nOne.\n\nTwo.",
     "docs/rules.md": "One.\n\n---\n\nTwo.\n\n---\n\nThree.",
@@ -106,6 +107,7 @@ def expand(path: str, kind: str, text: str) -> str:
         (".. include:: part.md\n   :parser: myst_parser.sphinx_\n\nB",
          "\n.. markdown::\n\n   One.\n   \n   Two.\n\n\nB"),
         ("- a\n\n  .. mdinclude:: part.md\n     :end-before: Two", "- a\n\n\n  .. markdown::\n\n     One.\n     \n"),
+        (".. cmake-module:: ../m.cmake", "\nTitle\n=====\n"),
         (".. include:: part.md\n   :literal:\n   :end-before: Two", "\n.. code-block::\n\n   One.\n\n"),
     ],
 )  # fmt: skip
