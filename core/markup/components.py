@@ -470,6 +470,8 @@ class _Rewriter:
 
     def _emit_tag(self, position: int, name: str, is_closing: bool, attributes: Mapping[str, str]) -> None:
         """Emit a tag on a line of its own; one within a sentence or a row leaves no trace but its own text."""
+        # A value of several lines would be so many of the document.
+        attributes = {key: " ".join(value.split()) for key, value in attributes.items()}
         is_row = self._line.lstrip().startswith("|")
         ends_inline = is_closing and self._inline_names[name] > 0
         if ends_inline or is_row or not self._ends_line(position) or not (is_closing or self._is_at_start()):

@@ -890,6 +890,11 @@ def test_what_sphinx_shows_of_directives_and_references(text: str, expected: str
     assert read(text) == expected
 
 
+def test_an_attribute_of_several_lines_leaves_the_numbers_of_lines() -> None:
+    [_, code] = read_markdown("<Box title='a\n\n  b\n' />\n\n```ts\nc\n```", is_mdx=True)
+    assert (code.text, code.start_line) == ("c", 6)
+
+
 def test_how_a_layout_is_made_is_no_text() -> None:
     button = ":::{button-ref} a b\n:ref-type: doc\n\nGo {fa-solid}`x;y` on\n:::"
     assert read(f"::::{{grid}} 1 2 2 3\n:::{{grid-item-card}} A\nOne.\n:::\n::::\n\n{button}") == "**A**: One.\n\nGo on"
