@@ -33,6 +33,12 @@ MAX_SPAN_CHARS = 2000
 # A picture or a font in the text itself: as long as a book, and nothing to read.
 _EMBEDDED_DATA = re.compile(r"data:[\w/+.-]{1,100}(?:;[\w=.-]{1,100}){0,5};base64,[A-Za-z0-9+/%=_-]{500,}")
 
+# The head of a table whose columns have no names, as that of redcarpet may be written, above its rule.
+_BARE_HEAD = re.compile(
+    r"^[ \t]{0,20}\|[ \t]{0,20}\n(?=(:?-{3,20}:?[ \t]{0,20}(?:\|[ \t]{0,20}:?-{3,20}:?[ \t]{0,20}){1,20})\|?$)",
+    re.MULTILINE,
+)
+
 # What begins a line stands in one branch: each branch is tried at each sign of a text.
 _TOKEN = re.compile(
     r"^(?:(?P<lead>[ \t>]*+(?>(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*))(?P<fence>`{3,}+(?=[^`\n]*$)|~{3,}+)[^\n]*$"
@@ -42,6 +48,8 @@ _TOKEN = re.compile(
     r"|:::[ \t]+(?:[\w.]{1,200}[ \t]*\n(?>[ \t]*\n)*[ ]{4}(?:handler|options|rendering|selection):[^\n]*\n"
     r"(?>(?:[ ]{4}[^\n]*|[ \t]*)\n)*|\w{1,100}(?:\.\w{1,100}){1,20}[ \t]*$)"
     r"|r\[[\w.-]{1,200}\][ \t]*$"
+    # What Fumadocs could not include.
+    r"|<include(?:[ \t][^<>\n]{0,300})?>[^<>]{1,300}</include>[ \t]*$"
     r"|---type-table---[ \t]*\n[^\n]{0,300}\n---end---[ \t]*$)"
     # Above its statements, a comment may say what they are.
     r"|(?P<module>(?>(?:(?:/\*[^*\n]{0,200}\*/|//[^\n]{0,200})[ \t]*\n){0,3})"
@@ -105,6 +113,7 @@ _BLOCK_TAGS = frozenset(
 _FIELD = re.compile(r"(?:Field|Param|Parameter|Property|Prop|Argument)$")
 _MIXED = re.compile(r"\smarkdown(?:=[\"']?(?:1|span|block)\b|[\s>])")
 _LINE_END = re.compile(r"[ \t]*+$", re.MULTILINE)
+_LINE_BREAKS = re.compile(r"\n\s*")
 _SCRIPTS = frozenset(("script", "style"))
 # What stands behind the tag that ends a block, and is none of it.
 _STRAY_END = re.compile(r"[ \t]*+[.,;:][ \t]*+$", re.MULTILINE)
@@ -128,6 +137,7 @@ def read_source(text: str, *, is_mdx: bool = False) -> MarkdownSource:
     """
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").replace("\u00ad", "")
     text = _EMBEDDED_DATA.sub("data:,", text) if ";base64," in text else text
+    text = _BARE_HEAD.sub(lambda head: "|" * (head[1].count("|") + 2) + "\n", text)
     lines = text.split("\n")
     if _MDX_BLOCK in text:
         lines = list(_unwrap_mdx(lines))
@@ -315,7 +325,9 @@ class _Rewriter:
         if code:
             return self._rewrite_code(rest[0], code)
         if not is_component and "{" not in rest[0]:
-            self._emit(self.text[token.start() : rest.end()])
+            # On one line, for a line that begins with its end would be a quotation.
+            self._append(token[0] + _LINE_BREAKS.sub(" ", rest[0]))
+            self._skip(rest[0])
             return rest.end()
         self._emit_component(rest.end(), name, bool(token["close"]), rest[0])
         self._skip(rest[0])

@@ -140,8 +140,8 @@ _SUBSTITUTION = re.compile(
 )
 # Attributes behind a heading or a paragraph, among them the name of its link.
 _ATTRIBUTES = re.compile(r"(?<![ \t])[ \t]*\{(?::[ ]?|[ ]?(?:[#.]|data-|[a-z-]{1,30}=[\"']))[^{}\n]{0,200}\}[ \t]*$")
-# The name of a heading, as Fumadocs has it; a number is that of an issue.
-_HEADING_NAME = re.compile(r"(?<=[^ \t])[ \t]+\[#(?!\d+\])[^\[\]\s]{1,200}\][ \t]*$")
+# The name of a heading and its marks, as Fumadocs has them; a number is that of an issue.
+_HEADING_NAME = re.compile(r"(?:(?<=[^ \t])[ \t]+\[(?:#(?!\d+\])[^\[\]\s]{1,200}|!?toc|step)\]){1,3}[ \t]*$")
 # Attributes of a part of a text, which is in brackets where it is nothing else.
 _PART_ATTRIBUTES = re.compile(
     rf"({_CODE})"

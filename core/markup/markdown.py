@@ -90,6 +90,7 @@ _INCLUDE = re.compile(r"^[ \t]*\{\{#[a-z_]*include [^{}\n]{1,500}\}\}[ \t]*$", r
 _LANGUAGE = re.compile(r"\{?[ ]?\.?([\w+#-]+)(?![\w+#-]*=)")
 # What Fumadocs shows for each tool that installs packages.
 _LANGUAGES = {"npm": "bash", "package-install": "bash"}
+_INSTALLER = re.compile(r"(?:npm|npx|pnpm|yarn|bun|bunx|deno)\b")
 # Code of Twoslash that other code of the page shows.
 _SNIPPET = re.compile(r"(?:[\w+#-]{1,20}[ ]+)?twoslash[ ]+include[ ]+([\w-]{1,60})")
 # What runs the cells of a page of MyST-NB.
@@ -402,6 +403,8 @@ class _Reader:
         if "twoslash" in info:
             code = fill_snippets(code, self._environment.get("snippets", {}))
         code = _strip_blank_lines(show_rust(code) if language == "rust" else code)
+        if language == "package-install" and code and not _INSTALLER.match(code):
+            code = f"npm i {code}"
         code = strip_twoslash(code).strip("\n") if " twoslash" in info else code
         # Its lines are counted from its first one that is not blank.
         start += next((number for number, line in enumerate(lines) if line.strip()), 0)

@@ -95,6 +95,11 @@ _MDX_IMPORT = re.compile(
 _COMPONENT_NAME = re.compile(r"\b[A-Z]\w*")
 _MDX_USE = re.compile(r"([ \t]*)<([A-Z]\w*)((?:[ \t][^<>\n]*)?)/>[ \t]*$")
 _PARTIALS = (".md", ".mdx")
+# That of Fumadocs: `<include lang="ts" meta='title="a.ts"'>./a.ts</include>`, also in three lines.
+_TAG_INCLUDE = re.compile(r"<include((?:[ \t][^<>\n]{0,300})?)>([^<>\n#]{1,300})(?:#([\w.-]{1,100}))?</include>")
+_TAG_SECTION = re.compile(r"[ \t]*<(/?)section(?: id=[\"']([\w.-]{1,100})[\"'])?>[ \t]*$")
+_TAG_LANGUAGE = re.compile(r"\blang=[\"']([\w+#-]{1,30})[\"']")
+_TAG_META = re.compile(r"\bmeta='([^'\n]{1,200})'")
 # What is made here, and no package.
 _MODULE = re.compile(r"(?:[@~]|@site|\.{1,2})?/")
 _FENCE = re.compile(r"[ \t>]*(?:[-*+\d.]+[ \t]+)?(`{3,}|~{3,})")
@@ -246,6 +251,7 @@ class _Expander:
             return _Directive(snippet[2], indent=snippet[1])
         return (
             _match_mdx(line, components)
+            or _match_tag(lines, number)
             or _match_snippets(lines, number)
             or _match_vite(line)
             or _match_template(line)
@@ -325,8 +331,20 @@ def _select(directive: _Directive, path: str, text: str) -> list[str]:
         return read_component(text, name, directive.options["attributes"])
     if "comments" in directive.options:
         return list(read_cmake_comments(text.split("\n")))
+    if section := directive.options.get("section"):
+        return list(_select_section(text.split("\n"), section))
     text = _FRONT_MATTER.sub("", text, count=1) if _is_prose(directive, path) else text
     return select_lines(text.split("\n"), directive.options)
+
+
+def _select_section(lines: Sequence[str], name: str) -> Iterator[str]:
+    """Yield what stands between the tags of a section with a name."""
+    is_open = False
+    for line in lines:
+        if tag := _TAG_SECTION.match(line):
+            is_open = tag[2] == name and not tag[1]
+        elif is_open:
+            yield line
 
 
 def _is_prose(directive: _Directive, path: str) -> bool:
@@ -351,6 +369,26 @@ def _match_mdx(line: str, components: Mapping[str, str]) -> _Directive | None:
         return None
     options = {} if target.endswith(_PARTIALS) else {"component": use[2], "attributes": use[3]}
     return _Directive(target, indent=use[1], options=options)
+
+
+def _match_tag(lines: Sequence[str], number: int) -> _Directive | None:
+    """Match the tag for which Fumadocs shows a file: as text, a part of it, or as code."""
+    if not lines[number].lstrip().startswith("<include"):
+        return None
+    size = 1 if "</" in lines[number] else 3
+    match = _TAG_INCLUDE.fullmatch("".join(map(str.strip, lines[number : number + size])))
+    if match is None:
+        return None
+    target = match[2].strip()
+    language = _TAG_LANGUAGE.search(match[1])
+    is_code = language is not None or not target.lower().endswith(_PARTIALS)
+    meta = _TAG_META.search(match[1])
+    name = language[1] if language else get_language(target)
+    options = {"language": f"{name} {meta[1] if meta else ''}".rstrip()} if is_code else {}
+    if match[3]:
+        options["tag" if is_code else "section"] = match[3]
+    margin = lines[number][: len(lines[number]) - len(lines[number].lstrip())]
+    return _Directive(target, size, margin, is_code, options)
 
 
 def _match_snippets(lines: Sequence[str], number: int) -> _Directive | None:

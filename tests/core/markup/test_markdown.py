@@ -619,6 +619,18 @@ def test_mdx_is_read_without_its_script() -> None:
             "It is `'a'`, `<A b={c} />` and `d`, no `{:}`.",
         ),
         ("<A />\n\nSo $a=\\sqrt{b^2 + c^2}$, not $5 for {d} or $6.", "So `a=\\sqrt{b^2 + c^2}`, not $5 for d or $6."),
+        ("<Box>\n  <a\n    href='b'\n  >\n    Text\n  </a>\n</Box>", "Text"),
+        ("## Set up [step] [#a-b]\n\n### Part [!toc]", "## Set up\n\n### Part"),
+        (
+            "```package-install\na b\n```\n\n```package-install\nnpx c\n```",
+            "```bash\nnpm i a b\n```\n\n```bash\nnpx c\n```",
+        ),
+        ("Text.\n\n<include>.a.mdx</include>", "Text."),
+        ("A:\n\n |\n--- | ---\nb |\nc | d", "A:\n\n- b\n- c: d"),
+        (
+            "```ts\n// read it [!code highlight]\na; // [!code --] for c\n```",
+            "```diff\n  // read it\n- a; // for c\n```",
+        ),
         ("Text <%= partial 'a' %> here.\n\n<% if a > 1 %>\n\nB `<%= c %>`.", "Text here.\n\nB `<%= c %>`."),
         ("<A />\n\n$$\nx=\\frac{a}{b}\n$$", "```math\nx=\\frac{a}{b}\n```"),
         ('<Frame caption="The plan">\n<img src="a.png" />\n</Frame>', "The plan"),
