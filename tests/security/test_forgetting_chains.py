@@ -140,3 +140,21 @@ async def test_what_somebody_brings_of_their_own_is_theirs(tmp_path: Path) -> No
         assert "messages.reply" in await find_columns(bot.journal.database)
         await bot.deliver(ANN, command="forget")
         assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
+
+
+@pytest.mark.parametrize("is_to_bot", [False, True], ids=["alone", "in reply to an answer"])
+async def test_a_poll_is_of_who_posts_it(tmp_path: Path, *, is_to_bot: bool) -> None:
+    """It stands beside what it replies to, which stays where it was said to others."""
+    async with opened(tmp_path, JournalSettings(), cache={"enabled": False}) as bot:
+        asked = await bot.deliver(BOB, "What starts the launcher?", key=TOPIC)
+        answer = select(messages.c.reply, messages.c.reply_id).filter_by(id=asked.id)
+        (answered,) = await bot.journal.database.fetch_all(answer)
+        poll = {"quoted": SAID, "quoted_authors": (ANN_ID,)}
+        if is_to_bot:
+            poll |= {"quoted": f"{answered.reply}\n\n{SAID}", "quotes_bot": True, "reply_to": answered.reply_id}
+        await bot.deliver(ANN, "", key=TOPIC, **poll)
+        await bot.deliver(CARL, FOLLOW_UP, key=TOPIC)
+        assert "messages.reply" in await find_columns(bot.journal.database)
+        await bot.deliver(ANN, command="forget")
+        assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
+        assert await has_reply(bot, asked.id)
