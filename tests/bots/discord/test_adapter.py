@@ -157,6 +157,32 @@ async def test_what_a_thread_was_opened_below_is_quoted_to_the_first_question(pe
     assert [message.quoted_authors for message in inbox.messages] == [(), (OTHER_BOT.id,), (), (), ()]
 
 
+async def test_a_forward_is_of_who_wrote_it_there(peer: DiscordPeer, make: Make) -> None:
+    """Discord names nobody; what the bot may not read, or is deleted, is nobody's."""
+    inbox = Inbox()
+    async with listening(peer, make(), inbox.receive):
+        channel_id, closed, hidden = (peer.channel() for _ in range(3))
+        peer.channels[hidden].lacking.add("view")
+        ours = await peer.say(closed, "It is numbat.", author=peer.me)
+        hers = await peer.say(closed, "It is wombat.", author=BEA)
+        unseen = await peer.say(hidden, "It is koala.", author=BEA)
+        forwards = []
+        for channel, original in ((closed, ours), (closed, hers), (hidden, unseen), (hidden, unseen), (closed, "5")):
+            reference = {"type": 1, "channel_id": channel, "message_id": original}
+            snapshots = [{"message": {"content": "It is an animal."}}]
+            forward = {"message_reference": reference, "message_snapshots": snapshots}
+            forwards.append(await peer.say(channel_id, "", author=BEA, **forward))
+        await peer.say(channel_id, f"{peer.mention} what does this mean?", reply_to=forwards[0])
+        await peer.say(channel_id, f"{peer.mention} and this?", reply_to=forwards[2])
+        thread = await peer.thread(channel_id, below=forwards[0])
+        await peer.say(thread, f"{peer.mention} what is it?")
+        await inbox.until_true(lambda: len([item for item in inbox.messages if item.addressed]) == 3)
+    found = [item.quoted_authors for item in inbox.messages if "animal" in item.quoted]
+    assert found == [(peer.me.id,), (BEA.id,), (), (), (), (peer.me.id,), (BEA.id,), (peer.me.id,)]
+    statuses = [call.status for call in peer.get_calls("GET /channels/{}/messages/{}")]
+    assert statuses.count(403) == 1, "what was refused is not asked for again"
+
+
 async def test_in_a_thread_mentions_and_replies_address_and_the_rest_may_follow(peer: DiscordPeer, make: Make) -> None:
     channel_id = peer.channel()
     inbox = Inbox()
