@@ -123,6 +123,21 @@ async def test_words_that_somebody_edited_out_before_go(tmp_path: Path) -> None:
         assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
 
 
+async def test_the_first_of_many_edits_is_known(tmp_path: Path) -> None:
+    """So the last ones are not read."""
+    chats = {"telegram:-100": {"mode": "draft"}}
+    async with opened(tmp_path, JournalSettings(), gate={"drafts_to": "telegram:-200"}, chats=chats) as bot:
+        asked = await bot.deliver(ANN, f"{SAID}, but does it start?")
+        await bot.deliver(Sender("-200", "44"), "Who knows more of this?", quoted=asked.text, quotes_bot=True)
+        for number in range(22):
+            edit = replace(asked, text=f"How does it start, please {number}?", is_edit=True)
+            await bot.processor.handler_for(bot.adapter("telegram"))(edit)
+        text = await bot.journal.database.fetch_value(select(messages.c.text).filter_by(id=asked.id))
+        assert text == "How does it start, please 19?"
+        await bot.deliver(ANN, "", "forget")
+        assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
+
+
 @pytest.mark.parametrize("decision", ["reject 1", "edit 1 Nobody knows."])
 @pytest.mark.parametrize("asker", [Sender("-100", "44"), Sender("-300", "44")], ids=["here", "elsewhere"])
 async def test_what_was_answered_from_a_lesson_goes_once_it_is_no_knowledge(
