@@ -156,6 +156,19 @@ async def test_what_was_answered_from_a_lesson_goes_once_it_is_no_knowledge(
         assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
 
 
+async def test_a_lesson_is_not_told_once_it_is_rejected(tmp_path: Path) -> None:
+    """Its source is not read anew yet."""
+    async with opened(tmp_path, JournalSettings()) as bot:
+        hint = await bot.deliver(ANN, f"Carl keeps the {WORD} in a box.", addressed=False)
+        await bot.deliver(BOB, "Where is it kept?", "learn", reply_to=hint.id, quoted=hint.text)
+        await bot.deliver(OWNER, "approve 1", "faq")
+        await bot.app.refresh()
+        await bot.deliver(OWNER, "reject 1", "faq")
+        await bot.deliver(ANN, "", "forget")
+        await bot.deliver(Sender("-300", "44"), "What is kept in a box?")
+        assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
+
+
 @pytest.mark.parametrize("is_quoted", [False, True], ids=["follow-up", "quoted elsewhere"])
 async def test_what_was_made_from_an_answer_from_a_lesson_goes_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_quoted: bool
