@@ -16,6 +16,7 @@ from bots.common.diagnosis import Scope
 from bots.discord.adapter import DiscordAdapter
 from bots.discord.diagnosis import diagnose
 from core.errors import PlatformError
+from core.messaging.feedback.handoff import ASK_ABOUT_THIS
 from core.types import Message
 from tests.support.discord_helpers import PACE, Inbox, Positions, listening, settings
 from tests.support.peers.discord import PRIVATE, Author, DiscordPeer
@@ -181,6 +182,20 @@ async def test_a_forward_is_of_who_wrote_it_there(peer: DiscordPeer, make: Make)
     assert found == [(peer.me.id,), (BEA.id,), (), (), (), (peer.me.id,), (BEA.id,), (peer.me.id,)]
     statuses = [call.status for call in peer.get_calls("GET /channels/{}/messages/{}")]
     assert statuses.count(403) == 1, "what was refused is not asked for again"
+
+
+async def test_a_command_in_the_menu_of_a_forward_is_about_who_wrote_it(peer: DiscordPeer, make: Make) -> None:
+    inbox = Inbox()
+    async with listening(peer, make(), inbox.receive):
+        channel_id, closed = peer.channel(), peer.channel()
+        ours = await peer.say(closed, "It is numbat.", author=peer.me)
+        reference = {"type": 1, "channel_id": closed, "message_id": ours}
+        snapshots = [{"message": {"content": "It is numbat."}}]
+        forward = await peer.say(channel_id, "", author=BEA, message_reference=reference, message_snapshots=snapshots)
+        await peer.choose(channel_id, forward, ASK_ABOUT_THIS)
+        await inbox.until_true(lambda: any(item.command == "ask" for item in inbox.messages))
+    [asked] = [item for item in inbox.messages if item.command == "ask"]
+    assert (asked.quoted, asked.quoted_authors) == ("It is numbat.", (peer.me.id,))
 
 
 async def test_in_a_thread_mentions_and_replies_address_and_the_rest_may_follow(peer: DiscordPeer, make: Make) -> None:
