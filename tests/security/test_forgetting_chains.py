@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from bots.daemon.posting import start_post
 from core.settings.messaging import JournalSettings
@@ -147,14 +147,16 @@ async def test_a_poll_is_of_who_posts_it(tmp_path: Path, *, is_to_bot: bool) -> 
     """It stands beside what it replies to, which stays where it was said to others."""
     async with opened(tmp_path, JournalSettings(), cache={"enabled": False}) as bot:
         asked = await bot.deliver(BOB, "What starts the launcher?", key=TOPIC)
-        answer = select(messages.c.reply, messages.c.reply_id).filter_by(id=asked.id)
-        (answered,) = await bot.journal.database.fetch_all(answer)
+        await bot.journal.database.write(update(messages).filter_by(id=asked.id).values(reply_id="77"))
+        answer = await bot.journal.database.fetch_value(select(messages.c.reply).filter_by(id=asked.id))
         poll = {"quoted": SAID, "quoted_authors": (ANN_ID,)}
         if is_to_bot:
-            poll |= {"quoted": f"{answered.reply}\n\n{SAID}", "quotes_bot": True, "reply_to": answered.reply_id}
+            poll |= {"quoted": f"{answer}\n\n{SAID}", "quotes_bot": True, "reply_to": "77"}
         await bot.deliver(ANN, "", key=TOPIC, **poll)
         await bot.deliver(CARL, FOLLOW_UP, key=TOPIC)
         assert "messages.reply" in await find_columns(bot.journal.database)
+        elsewhere = ConversationKey("telegram", ANN.chat, "other")
+        again = await bot.deliver(CARL, "What starts the launcher?", key=elsewhere)
         await bot.deliver(ANN, command="forget")
         assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
-        assert await has_reply(bot, asked.id)
+        assert await has_reply(bot, again.id), "the answer is none of her words"
