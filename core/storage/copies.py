@@ -132,13 +132,15 @@ class Said:
 
         Answers to others may have some of the same words. A thread, or a list of sources, may be quoted with it.
         """
-        text = get_brought_text(row)
-        phrases = to_phrases(text)
-        if row.quotes_bot and len(phrases & self.phrases) >= TOLD_PHRASES:
+        return self.has_answer(_get_brought_phrases(row), quotes_bot=row.quotes_bot)
+
+    def has_answer(self, brought: Sequence[Set[tuple[str, ...]]], *, quotes_bot: bool) -> bool:
+        """Return the same of the phrases of all that a message brings, and of each paragraph of it."""
+        phrases, *paragraphs = brought
+        if quotes_bot and len(phrases & self.phrases) >= TOLD_PHRASES:
             return True
-        paragraphs = map(to_phrases, text.split("\n\n")) if row.quotes_bot else ()
-        return self._is_answer(phrases) or any(
-            len(each) >= TOLD_PHRASES and self._is_answer(each) for each in paragraphs
+        return self._is_answer(phrases) or (
+            quotes_bot and any(len(each) >= TOLD_PHRASES and self._is_answer(each) for each in paragraphs)
         )
 
     def _is_answer(self, phrases: Set[tuple[str, ...]]) -> bool:
@@ -372,12 +374,22 @@ def _find_all_brought(
     said_in: Mapping[Place, Said], rows: Sequence[Row[*tuple[Any, ...]]]
 ) -> Sequence[tuple[Row[*tuple[Any, ...]], Place]]:
     """Return the rows that bring to a chat what was told of what was said in another one, each with that."""
-    return [
-        (row, place)
-        for row in rows
-        for place, said in said_in.items()
-        if place != (row.platform, row.chat) and said.brings_answer(row)
-    ]
+    found = list[tuple[Row[*tuple[Any, ...]], Place]]()
+    known = set[tuple[str, ...]]().union(*(said.phrases | said.answer_phrases for said in said_in.values()))
+    for row in rows:
+        if known.isdisjoint(to_phrases(get_brought_text(row))):
+            continue
+        brought = _get_brought_phrases(row)
+        for place, said in said_in.items():
+            if place != (row.platform, row.chat) and said.has_answer(brought, quotes_bot=row.quotes_bot):
+                found.append((row, place))
+    return found
+
+
+def _get_brought_phrases(row: Row[*tuple[Any, ...]]) -> Sequence[Set[tuple[str, ...]]]:
+    """Return the phrases of all that a message brings, and of each paragraph of it."""
+    text = get_brought_text(row)
+    return [to_phrases(text), *map(to_phrases, text.split("\n\n"))]
 
 
 def _find_all_copies(said: Said, rows: Sequence[Row[*tuple[Any, ...]]]) -> Mapping[int, dict[str, Any]]:
