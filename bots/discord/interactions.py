@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from bots.common.asker_only import for_asker
+from bots.common.connection import TokenRefused
 from bots.common.events import IgnoredEvent
 from bots.discord.application_commands import MESSAGE_COMMAND, has_ephemeral_reply, suggest_sources
 from bots.discord.connection import DiscordIntervals, make_retry_loop
@@ -140,9 +141,14 @@ class InteractionHandler:
         if not is_message_command(event):
             return message
         target_message = event["data"]["resolved"]["messages"][event["data"]["target_id"]]
-        return await make_retry_loop("reading", self.intervals).retry_until_ok(
-            lambda: self._forwards.with_origins(message, target_message)
-        )
+        try:
+            return await make_retry_loop("reading", self.intervals).retry_until_ok(
+                lambda: self._forwards.with_origins(message, target_message)
+            )
+        except TokenRefused as error:
+            # Nor is anything answered with it; the gateway's session finds out.
+            _log.warning("discord.forward_not_read", error=str(error))
+            return message
 
     def mark_answered(self, message: Message) -> asyncio.Future[bool] | None:
         """Note that a command is being answered; return whether it is acknowledged, None when that is not known."""
