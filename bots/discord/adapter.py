@@ -89,6 +89,7 @@ class DiscordAdapter(ClientAdapter["DiscordClient"]):
         "listen",
         "get_channel",
         "get_messages",
+        "get_message",
         "download_file",
         "close",
     )

@@ -166,7 +166,7 @@ def to_message(
         is_edit=edited,
         is_forwarded=bool(get_snapshots(event)),
         quotes_bot=is_reply_to_bot,
-        quoted_authors=() if quoted_author in ("", me.id, _get_user_id(event["author"])) else (quoted_author,),
+        quoted_authors=_find_quoted_authors(event, quoted_author, me),
         is_by_bot=bool(bot_kind) and not is_post,
         is_post=is_post or (False if bot_kind else None),
         thread_state=ThreadState(
@@ -263,6 +263,13 @@ def _get_ignore_reason(event: Json, reader: Reader) -> str:
     if not (has_content or _get_bot_kind(event) or reader.get_attached_text(event)):
         return "without text (the message content intent is off)"
     return ""
+
+
+def _find_quoted_authors(event: Json, quoted_author: str, me: Identity) -> tuple[str, ...]:
+    """Return whose words a message quotes: of whom it replies to, and its author's own where it is a poll."""
+    author_id = _get_user_id(event["author"])
+    others = () if quoted_author in ("", me.id, author_id) else (quoted_author,)
+    return (*others, author_id) if event.get("poll") and not _get_bot_kind(event) else others
 
 
 def _addresses_others(event: Json, me: Identity) -> bool:

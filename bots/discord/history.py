@@ -25,6 +25,7 @@ from bots.discord.convert import (
     to_location,
     to_message,
 )
+from bots.discord.forwards import ForwardReader
 from bots.discord.visible_text import Reader
 from core.errors import KimasError, PlatformError
 from core.observability.logs import get_logger
@@ -198,8 +199,12 @@ class EventReader:
     _unreadable_channels: set[str] = field(default_factory=set, init=False)
     # Where the bot was meant before.
     _known_threads: BoundedDict[str, None] = field(default_factory=partial(BoundedDict, MAX_KNOWN_THREADS), init=False)
+    _forwards: ForwardReader = field(init=False)
     # Private chats that were new to this process: the id up to which their history was read, 0 until it has been.
     _history_ends: dict[str, int] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self._forwards = ForwardReader(self.client)
 
     async def run(self, events: asyncio.Queue[tuple[str, Json]], receive: MessageHandler) -> None:
         """Handle events until cancelled; temporary failures are retried. Raises `TokenRefused`."""
@@ -281,6 +286,7 @@ class EventReader:
         message_id = str(int(event["id"]))
         message = await self._convert(event, location)
         if isinstance(message, Message):
+            message = await self._forwards.with_origins(message, event, event.get("referenced_message"))
             await deliver(receive, await self._with_thread_start(message, location), self.intervals)
         else:
             self._skip(message, "MESSAGE_CREATE", message=message_id)
@@ -304,13 +310,14 @@ class EventReader:
         author_id = str((start.get("author") or {}).get("id") or "")
         own_ids = ("", self.channel_state.me.id, message.author_id)
         pictures = select_readable(get_attachments(start))
-        return replace(
+        message = replace(
             message,
             quoted=reader.get_visible_text(start),
             quotes_bot=author_id == self.channel_state.me.id,
             quoted_authors=() if author_id in own_ids else (author_id,),
             attachments=message.attachments or pictures,
         )
+        return await self._forwards.with_origins(message, start)
 
     async def _handle_edit(self, event: Json, receive: MessageHandler) -> None:
         # Previews of links arrive as edits too, without a time of editing.

@@ -11,11 +11,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from bots.common.asker_only import for_asker
+from bots.common.connection import TokenRefused
 from bots.common.events import IgnoredEvent
 from bots.discord.application_commands import MESSAGE_COMMAND, has_ephemeral_reply, suggest_sources
-from bots.discord.connection import DiscordIntervals
+from bots.discord.connection import DiscordIntervals, make_retry_loop
 from bots.discord.convert import Identity, to_command, to_interaction, to_location, to_message
 from bots.discord.feedback import acknowledge
+from bots.discord.forwards import ForwardReader
 from bots.discord.history import deliver
 from bots.discord.visible_text import Reader
 from core.errors import PlatformError, StoreError
@@ -98,6 +100,10 @@ class InteractionHandler:
     get_sources: Callable[[Message], Awaitable[Sequence[str]]]
     is_for_asker: Callable[[str], bool]
     _pending: dict[str, _PendingInteraction] = field(default_factory=dict, init=False)
+    _forwards: ForwardReader = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._forwards = ForwardReader(self.client)
 
     async def handle(self, event: Mapping[str, Any], receive: MessageHandler) -> None:
         """Handle one interaction until its answer has begun or is given up."""
@@ -121,7 +127,7 @@ class InteractionHandler:
         try:
             async with task_group() as tasks:
                 tasks.create_task(self._acknowledge(message, pending_interaction.acknowledged))
-                await deliver(receive, message, self.intervals)
+                await deliver(receive, await self._with_origin(message, event), self.intervals)
             # The gate may have decided not to answer: then no message may be left that says "thinking".
             if not await wait_for(pending_interaction.answer_started, self.intervals.unanswered_timeout_s):
                 await self._delete_response(message)
@@ -129,6 +135,20 @@ class InteractionHandler:
             del self._pending[message.id]
             if not pending_interaction.acknowledged.done():
                 pending_interaction.acknowledged.set_result(False)
+
+    async def _with_origin(self, message: Message, event: Mapping[str, Any]) -> Message:
+        """Return a message that names whose words the message in whose menu a command was chosen forwards."""
+        if not is_message_command(event):
+            return message
+        target_message = event["data"]["resolved"]["messages"][event["data"]["target_id"]]
+        try:
+            return await make_retry_loop("reading", self.intervals).retry_until_ok(
+                lambda: self._forwards.with_origins(message, target_message)
+            )
+        except TokenRefused as error:
+            # Nor is anything answered with it; the gateway's session finds out.
+            _log.warning("discord.forward_not_read", error=str(error))
+            return message
 
     def mark_answered(self, message: Message) -> asyncio.Future[bool] | None:
         """Note that a command is being answered; return whether it is acknowledged, None when that is not known."""

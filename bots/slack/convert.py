@@ -23,6 +23,8 @@ Json = Mapping[str, Any]
 OFFICIAL_API_URL = "https://slack.com/"
 # How Slack calls the channel of a command where it does not say its name.
 UNNAMED_CHANNELS = ("", "directmessage", "privategroup")
+# How the name of a conversation of several people begins: it is made of theirs.
+_GROUP_PREFIX = "mpdm-"
 # What people write themselves; every other subtype is a notice of something that happened.
 _USER_SUBTYPES = ("", "file_share", "thread_broadcast", "me_message")
 _LEADING_MENTION = re.compile(r"\s*<@([UW][A-Z0-9]+)(?:\|[^>]*)?>")
@@ -188,7 +190,8 @@ def from_command(payload: Mapping[str, Any], me: Identity) -> Message:
     user = {"id": _require_text(payload, "user_id"), "name": payload.get("user_name")}
     message = to_interaction(_require_text(payload, "trigger_id"), channel, user, response_url, me)
     channel_name = str(payload.get("channel_name") or "")
-    title = "" if channel_name in UNNAMED_CHANNELS else f"#{channel_name}"
+    is_unnamed = channel_name in UNNAMED_CHANNELS or channel_name.startswith(_GROUP_PREFIX)
+    title = "" if is_unnamed else f"#{channel_name}"
     return replace(message, command=command, text=text, chat_title=title)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from bots.common.attachments import PICTURE_TYPES, select_readable
 from bots.common.events import ChatMove, IgnoredEvent
 from bots.telegram.visible_text import (
+    get_held_text,
     get_quoted_text,
     get_rich_text,
     get_text_and_entities,
@@ -208,6 +209,7 @@ def _build_message(event: TelegramMessage, content: _ParsedText, me: Identity, *
     author_id, author = _get_author(event)
     origins = _find_origins(event, replied_message)
     own_ids = ("", author_id, str(me.id))
+    own_words = (author_id,) if get_held_text(event) and not _is_forwarded(event) else ()
     return Message(
         id=str(event.message_id),
         key=ConversationKey("telegram", str(event.chat.id), str(thread_id) if thread_id is not None else ""),
@@ -234,7 +236,7 @@ def _build_message(event: TelegramMessage, content: _ParsedText, me: Identity, *
         is_edit=edited,
         is_forwarded=_is_forwarded(event),
         quotes_bot=is_reply_to_bot or str(me.id) in origins,
-        quoted_authors=tuple(dict.fromkeys(quoted_author for quoted_author in origins if quoted_author not in own_ids)),
+        quoted_authors=(*dict.fromkeys(origin for origin in origins if origin not in own_ids), *own_words),
         is_post=True if event.is_automatic_forward else None,
         language=_get_language(event),
         chat_title=event.chat.title or "",

@@ -14,11 +14,46 @@ if TYPE_CHECKING:
 
 Json = Mapping[str, Any]
 
-# What holds words in the place of a text; a venue has its location itself.
-_PARTS = ("poll", "checklist", "contact", "venue", "game", "invoice", "giveaway", "giveaway_winners")
+# What holds words in the place of a text, or tells who added which; a venue has its location itself.
+_PARTS = (
+    "poll",
+    "poll_option_added",
+    "checklist",
+    "checklist_tasks_added",
+    "contact",
+    "venue",
+    "game",
+    "invoice",
+    "giveaway",
+    "giveaway_winners",
+)
 # In the order in which they are shown.
-_WORD_KEYS = ("title", "question", "address", "description", "prize_description", "text", "options", "tasks")
-_HIDDEN_KEYS = frozenset(("added_by_chat", "added_by_user", "animation", "chat", "chats", "media", "photo", "winners"))
+_WORD_KEYS = (
+    "title",
+    "question",
+    "address",
+    "description",
+    "prize_description",
+    "option_text",
+    "text",
+    "options",
+    "tasks",
+)
+_HIDDEN_KEYS = frozenset(
+    (
+        "added_by_chat",
+        "added_by_user",
+        "animation",
+        "chat",
+        "chats",
+        # What somebody adds to it is said of it; it was there before.
+        "checklist_message",
+        "media",
+        "photo",
+        "poll_message",
+        "winners",
+    )
+)
 # The fields of rich messages that hold rich texts.
 _RICH_TEXT_FIELDS = ("summary", "text", "expression", "caption", "credit")
 
@@ -37,7 +72,7 @@ def get_text_and_entities(message: TelegramMessage) -> tuple[str, Sequence[Messa
 
 def get_held_text(message: TelegramMessage | ExternalReplyInfo) -> str:
     """Return the words of a poll, a checklist, a contact, a place and the like."""
-    parts = [getattr(message, name) for name in _PARTS]
+    parts = [getattr(message, name, None) for name in _PARTS]
     if message.venue is None:
         parts.append(message.location)
     return join_texts(Walker(_WORD_KEYS, _HIDDEN_KEYS, _render, str).iter_texts(_to_node(parts)))

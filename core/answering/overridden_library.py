@@ -1,4 +1,4 @@
-"""The library as `/sources on|off|scale` has it."""
+"""The library as `/sources on|off|scale` and `/faq reject` have it."""
 
 from __future__ import annotations
 
@@ -9,22 +9,29 @@ from dataclasses import replace
 from core.evidence.ranking import weigh
 from core.ports import Library, WordMatch
 from core.settings import Settings
+from core.storage.lessons import TaughtAnswerRepository
 from core.storage.overrides import RuntimeOverrides
 from core.types import AgentScore, Passage
 
 
 class OverriddenLibrary:
-    """Implements `core.ports.Library` over another one: leaves out sources that are off, and weighs the others."""
+    """Implements `core.ports.Library` over another one: leaves out sources that are off, and weighs the others.
+
+    Taught answers that are approved no more are left out at once: the next refresh may take a while.
+    """
 
     def __init__(self, library: Library, overrides: RuntimeOverrides, settings: Settings) -> None:
         self._library = library
         self._overrides = overrides
+        self._lessons = TaughtAnswerRepository(overrides.database)
         self._sources = {name: agent.sources for name, agent in settings.retrieval_agents().items()}
+        self._learned = {name for name, source in settings.sources.items() if source.kind == "learned"}
 
     def follow(self, other: OverriddenLibrary) -> None:
         """Know from now on what another one knows, for those who keep this one longer than an answer takes."""
         self._library = other._library
         self._sources = other._sources
+        self._learned = other._learned
 
     def restricted_to(self, sources: Collection[str]) -> OverriddenLibrary:
         """Restrict the wrapped library."""
@@ -61,19 +68,20 @@ class OverriddenLibrary:
         if self._is_disabled(agent):
             return []
         if not overrides.has_source_overrides:
-            return await self._library.search(agent, query, limit, dense_query=dense_query)
+            return await self._drop_rejected(await self._library.search(agent, query, limit, dense_query=dense_query))
         # Passages that are left out or weighed down make room for the next ones.
-        passages = await self._library.search(agent, query, 2 * limit, dense_query=dense_query)
+        found = await self._library.search(agent, query, 2 * limit, dense_query=dense_query)
+        passages = await self._drop_rejected(found)
         used_passages = [passage for passage in passages if not overrides.is_off(passage.source)]
         return weigh(used_passages, [overrides.scale(passage.source) for passage in used_passages])[:limit]
 
     async def match_words(self, query: str, limit: int) -> WordMatch:
         """Return the match of the library, without passages of sources that are off."""
         await self._overrides.load()
-        if not self._overrides.has_source_overrides:
-            return await self._library.match_words(query, limit)
-        match = await self._library.match_words(query, 4 * limit)
-        passages = [passage for passage in match.passages if not self._overrides.is_off(passage.source)]
+        has_overrides = self._overrides.has_source_overrides
+        match = await self._library.match_words(query, 4 * limit if has_overrides else limit)
+        told_passages = await self._drop_rejected(match.passages)
+        passages = [passage for passage in told_passages if not self._overrides.is_off(passage.source)]
         return replace(match, passages=tuple(passages[:limit]))
 
     async def similarity(self, query: str, texts: Sequence[str]) -> Sequence[float]:
@@ -106,11 +114,20 @@ class OverriddenLibrary:
 
     async def read_page(self, source: str, path: str) -> Sequence[Passage]:
         """Return the passages of the wrapped library."""
-        return await self._library.read_page(source, path)
+        return await self._drop_rejected(await self._library.read_page(source, path))
 
     async def count_words(self, words: Collection[str]) -> Mapping[str, int]:
         """Return the counts of the wrapped library."""
         return await self._library.count_words(words)
+
+    async def _drop_rejected(self, passages: Sequence[Passage]) -> Sequence[Passage]:
+        """Return passages without those of taught answers that are approved no more."""
+        if self._learned.isdisjoint(passage.source for passage in passages):
+            return passages
+        names = tuple(await self._lessons.list_document_names())
+        return [
+            passage for passage in passages if passage.source not in self._learned or passage.path.startswith(names)
+        ]
 
     def _is_disabled(self, agent: str) -> bool:
         sources = self._sources.get(agent, ())

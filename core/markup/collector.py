@@ -58,6 +58,8 @@ _KINDS: dict[str, BlockKind] = {
     **dict.fromkeys(_TABS, "tab"),
     **dict.fromkeys(ADMONITIONS, "admonition"),
 }
+# Of boxes; some have no sign.
+_TYPES = {"warn": "Warning", "none": "", "default": ""}
 _MAX_FRAMES = 40
 
 
@@ -180,7 +182,7 @@ class BlockCollector:
             frame.labels = attributes["items"].split("|") if "items" in attributes else []
             if frame.kind == "admonition":
                 kind = attributes.get("type", tag)
-                frame.label = label or ADMONITIONS.get(kind.lower(), kind.capitalize())
+                frame.label = label or _TYPES.get(kind.lower(), ADMONITIONS.get(kind.lower(), kind.capitalize()))
             elif tag in _TABS and not label and self._frames[-1].labels:
                 frame.label = self._frames[-1].labels.pop(0)
             if description:

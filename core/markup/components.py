@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from core.markup.attributes import (
+    describe_field,
     find_code,
     find_commands,
     find_strings,
@@ -23,11 +24,18 @@ from core.markup.attributes import (
     strip_objects,
 )
 from core.markup.front_matter import read_front_matter
+from core.markup.inline import is_formula
 
 # Nobody writes inline code, or a tag of a template, that is longer.
 MAX_SPAN_CHARS = 2000
 # A picture or a font in the text itself: as long as a book, and nothing to read.
 _EMBEDDED_DATA = re.compile(r"data:[\w/+.-]{1,100}(?:;[\w=.-]{1,100}){0,5};base64,[A-Za-z0-9+/%=_-]{500,}")
+
+# The head of a table whose columns have no names, as that of redcarpet may be written, above its rule.
+_BARE_HEAD = re.compile(
+    r"^[ \t]{0,20}\|[ \t]{0,20}\n(?=(:?-{3,20}:?[ \t]{0,20}(?:\|[ \t]{0,20}:?-{3,20}:?[ \t]{0,20}){1,20})\|?$)",
+    re.MULTILINE,
+)
 
 # What begins a line stands in one branch: each branch is tried at each sign of a text.
 _TOKEN = re.compile(
@@ -37,6 +45,8 @@ _TOKEN = re.compile(
     # What mkdocstrings puts there, with its options.
     r"|:::[ \t]+(?:[\w.]{1,200}[ \t]*\n(?>[ \t]*\n)*[ ]{4}(?:handler|options|rendering|selection):[^\n]*\n"
     r"(?>(?:[ ]{4}[^\n]*|[ \t]*)\n)*|\w{1,100}(?:\.\w{1,100}){1,20}[ \t]*$)"
+    # What Fumadocs could not include.
+    r"|<include(?:[ \t][^<>\n]{0,300})?>[^<>]{1,300}</include>[ \t]*$"
     r"|---type-table---[ \t]*\n[^\n]{0,300}\n---end---[ \t]*$)"
     # Above its statements, a comment may say what they are.
     r"|(?P<module>(?>(?:(?:/\*[^*\n]{0,200}\*/|//[^\n]{0,200})[ \t]*\n){0,3})"
@@ -44,8 +54,10 @@ _TOKEN = re.compile(
     r"|export\s+(?:(?:const|let|var)\s+[\w{\[]|(?:async\s+)?function\b|class\b"
     r"|default\s+(?:function|class|[({\w.]+[({;])|[{*]))))"
     r"|(?P<ticks>`+)"
+    r"|(?P<formula>(?<![\\$\w])(?:\$\$[^$`]{1,2000}\$\$|\$(?![\s$])[^$`\n]{1,300}(?<![\s\\])\$)(?![\w$({]))"
     r"|(?P<comment><!--|\{/\*)"
-    r"|(?P<note>(?<!\S)%%(?=\S)[^%\n]{1,1000}%%(?!\S)|\{(?:>>[^{}\n]{0,1000}<<|--[^{}\n]{0,1000}--|#-?\s[^{}]{0,1000}#)\})"
+    # What ERB runs stands where a note does: what it shows is not known.
+    r"|(?P<note>(?<!\S)%%(?=\S)[^%\n]{1,1000}%%(?!\S)|<%(?!%)(?>(?:[^%]|%(?!>)){0,1000})%>|\{(?:>>[^{}\n]{0,1000}<<|--[^{}\n]{0,1000}--|#-?\s[^{}]{0,1000}#)\})"
     r"|(?P<template>\{(?:%|\{[%<])-?[ \t]*+(?P<end>/|end)?[ \t]*+(?P<block>[A-Za-z][\w-]*+)"
     r"(?P<arguments>[^{}]{0,500}?)-?[%>]\}\}?)"
     # A name alone is a value, which is filled in later.
@@ -94,8 +106,11 @@ _BLOCK_TAGS = frozenset(
     li main nav ol p section summary table tbody td tfoot th thead tr ul
     """.split()  # noqa: SIM905 (one word a line would hide the code)
 )
+# What describes a parameter, or a field of a response.
+_FIELD = re.compile(r"(?:Field|Param|Parameter|Property|Prop|Argument)$")
 _MIXED = re.compile(r"\smarkdown(?:=[\"']?(?:1|span|block)\b|[\s>])")
 _LINE_END = re.compile(r"[ \t]*+$", re.MULTILINE)
+_LINE_BREAKS = re.compile(r"\n\s*")
 _SCRIPTS = frozenset(("script", "style"))
 # What stands behind the tag that ends a block, and is none of it.
 _STRAY_END = re.compile(r"[ \t]*+[.,;:][ \t]*+$", re.MULTILINE)
@@ -119,6 +134,7 @@ def read_source(text: str, *, is_mdx: bool = False) -> MarkdownSource:
     """
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").replace("\u00ad", "")
     text = _EMBEDDED_DATA.sub("data:,", text) if ";base64," in text else text
+    text = _BARE_HEAD.sub(lambda head: "|" * (head[1].count("|") + 2) + "\n", text)
     lines = text.split("\n")
     if _MDX_BLOCK in text:
         lines = list(_unwrap_mdx(lines))
@@ -222,7 +238,7 @@ class _Rewriter:
 
     def _rewrite(self, token: re.Match[str]) -> int:
         """Emit what stands for a token, and return where the text goes on."""
-        if token["fence"] or token["ticks"]:
+        if token["fence"] or token["ticks"] or token["formula"]:
             if token["fence"] and self.is_mdx and self.lines and self.lines[-1].strip() and ">" not in token["lead"]:
                 # Code ends what is above it: also HTML, which Markdown reads up to a blank line, and at any indent.
                 self._end_line()
@@ -252,6 +268,9 @@ class _Rewriter:
         if fence := token["fence"]:
             closing = re.compile(rf"^[ \t>]*{fence}[`~]*[ \t]*$", re.MULTILINE).search(self.text, token.end())
             return closing.end() if closing else len(self.text)
+        if formula := token["formula"]:
+            # Braces in it are those of TeX.
+            return token.end() if is_formula(formula.strip("$")) else token.start() + 1
         limit = token.end() + MAX_SPAN_CHARS
         span_end = re.compile(f"(?<!`){token['ticks']}(?!`)").search(self.text, token.end(), limit)
         if span_end is None or _BLANK_LINE.search(self.text, token.end(), span_end.start()):
@@ -300,7 +319,9 @@ class _Rewriter:
         if code:
             return self._rewrite_code(rest[0], code)
         if not is_component and "{" not in rest[0]:
-            self._emit(self.text[token.start() : rest.end()])
+            # On one line, for a line that begins with its end would be a quotation.
+            self._append(token[0] + _LINE_BREAKS.sub(" ", rest[0]))
+            self._skip(rest[0])
             return rest.end()
         self._emit_component(rest.end(), name, bool(token["close"]), rest[0])
         self._skip(rest[0])
@@ -315,6 +336,8 @@ class _Rewriter:
         """Emit a component with what its attributes hold: a table, or its items, each as a card."""
         bare, objects = strip_objects(attributes)
         shown = show_attributes(bare)
+        if _FIELD.search(name):
+            shown["title"] = describe_field(shown["title"], attributes)
         if name in ("Tab", "TabItem"):
             shown["title"] = self._tab_labels.get(shown["title"], shown["title"])
         elif name == "Tabs":
@@ -434,6 +457,8 @@ class _Rewriter:
 
     def _emit_tag(self, position: int, name: str, is_closing: bool, attributes: Mapping[str, str]) -> None:
         """Emit a tag on a line of its own; one within a sentence or a row leaves no trace but its own text."""
+        # A value of several lines would be so many of the document.
+        attributes = {key: " ".join(value.split()) for key, value in attributes.items()}
         is_row = self._line.lstrip().startswith("|")
         ends_inline = is_closing and self._inline_names[name] > 0
         if ends_inline or is_row or not self._ends_line(position) or not (is_closing or self._is_at_start()):

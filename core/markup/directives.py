@@ -54,6 +54,11 @@ SILENT = frozenset(
 )
 # So are these in MyST; of what is raw, only HTML is on the page.
 EMPTY_DIRECTIVES = (SILENT - CELLS) | {"iframe", "image", "raw-cell"}
+# Of these the argument is no text: a layout, a class, where a button leads to.
+LAYOUTS = frozenset("button-link button-ref card-carousel class container div grid grid-item tab-set".split())  # noqa: SIM905
+# What divides a card from its head and its foot.
+CARDS = frozenset(("card", "grid-item-card"))
+CARD_RULE = re.compile(r"(?:\^{3,}|\+{3,})[ \t]*$")
 # What names proofs and exercises; an argument is the title of one.
 _PROOFS = frozenset(("prf", "proof"))
 SHOWN_OPTION = re.compile(
@@ -89,13 +94,25 @@ def name_directive(name: str, argument: str) -> tuple[str, str, str]:
     if name in VERSIONS:
         version, _, text = argument.partition(" ")
         return "note", f"{VERSIONS[name]} {version}", text
+    if name in LAYOUTS:
+        return name, "", ""
     domain, _, kind = name.rpartition(":")
     if domain in _PROOFS:
         return "tab", f"{kind.capitalize()} ({argument})" if argument else kind.capitalize(), ""
     if domain and argument:
         # What a domain describes, such as a function.
-        return "card", f"`{argument.replace('`', '')}`", ""
+        return "card", f"`{write_signature(name, argument.replace('`', ''))}`", ""
     return (name, "", argument) if ADMONITIONS.get(name) else (name, argument, "")
+
+
+def write_signature(name: str, argument: str) -> str:
+    """Return what a directive of a domain describes as Sphinx shows it: of a resource of HTTP with its method.
+
+    >>> write_signature("http:get", "/users"), write_signature("py:function", "run()")
+    ('GET /users', 'run()')
+    """
+    domain, _, kind = name.rpartition(":")
+    return f"{kind.upper()} {argument}" if domain == "http" else argument
 
 
 def skip_options(lines: Sequence[str], numbers: Sequence[int]) -> tuple[list[str], list[int]]:

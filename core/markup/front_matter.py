@@ -17,6 +17,9 @@ SHOWN_DESCRIPTION = "{{front.description"
 _SUBSTITUTIONS = re.compile(r"[ \t]*(?:myst_)?substitutions:[ \t]*$")
 _SUBSTITUTION = re.compile(r"([ \t]+)([\w.-]{1,80}):[ \t]+(\S[^\n]{0,1000})$")
 _YAML_BLOCKS = frozenset((">", ">-", ">+", "|", "|-", "|+"))
+# In quotes of one kind, those of the other are text, as are escaped ones.
+_QUOTED = re.compile(r"\"((?>(?:[^\"\\]|\\.)+))\"|'((?>(?:[^']|'')+))'")
+_ESCAPE = re.compile(r"\\([\"\\/])")
 _YAML_KEY = re.compile(r"[ \t]+(?:[\w-]+:(?:[ \t]|$)|- )")
 
 
@@ -83,4 +86,8 @@ def _join_title(text: str, following: Iterable[str]) -> str:
     if not text and any(_YAML_KEY.match(line) for line in lines):
         # It has the title in several languages, or other parts.
         return ""
-    return " ".join(["" if text in _YAML_BLOCKS else text, *map(str.strip, lines)]).strip().strip("\"'")
+    title = " ".join(["" if text in _YAML_BLOCKS else text, *map(str.strip, lines)]).strip()
+    quoted = _QUOTED.fullmatch(title)
+    if quoted is None:
+        return title.strip("\"'")
+    return _ESCAPE.sub(r"\1", quoted[1]) if quoted[1] else quoted[2].replace("''", "'")

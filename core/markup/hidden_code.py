@@ -22,7 +22,11 @@ _MARK = re.compile(
     r"(?<![ \t])[ \t]*(?://|#|--|<!--|/\*)[ \t]*\[!code (?:(--|\+\+)(?::(\d{1,4}))?|[^\[\]\n]{1,60})\]"
     r"(?:[ \t]*(?:-->|\*/))?[ \t]*$"
 )
-REMOVED = re.compile(r"(?://|#|--|<!--|/\*)[ \t]*\[!code --(?::\d{1,4})?\](?:[ \t]*(?:-->|\*/))?[ \t]*$", re.MULTILINE)
+# Beside one, a comment may have more to say.
+_INNER_MARK = re.compile(
+    r"(?<=[ \t])\[!code (?:(--|\+\+)(?::(\d{1,4}))?|(?:highlight|focus|warning|error)[^\[\]\n]{0,60})\][ \t]?"
+)
+REMOVED = re.compile(r"(?://|#|--|<!--|/\*)[ \t]*\[!code --(?::\d{1,4})?\](?![^\n]{0,300}\[!code)")
 # Those of Twoslash, which checks more code than a page shows.
 _CUT_BEFORE = re.compile(r"[ \t]*//[ \t]*---cut(?:-before)?---[ \t]*")
 _CUT_AFTER = re.compile(r"[ \t]*//[ \t]*---cut-after---[ \t]*")
@@ -104,6 +108,8 @@ def _strip_marks(code: str) -> str:
     for line in code.split("\n"):
         mark = _MARK.search(line)
         text = line[: mark.start()] if mark else line
+        if mark is None and line.count("[!code") == 1 and (mark := _INNER_MARK.search(line)):
+            text = (line[: mark.start()] + line[mark.end() :]).rstrip()
         if mark and mark[1]:
             sign, following = mark[1][0], int(mark[2] or 1)
         if mark and not text:

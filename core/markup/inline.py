@@ -46,7 +46,8 @@ CALLABLE_ROLES = ("func", "meth")
 SHORT_NAME = re.compile(r"~[\w@.]")
 # Right behind a name they are a call.
 _EMPTY_BRACKETS = re.compile(r"(?:[ ]|(?<![A-Za-z0-9_]))\([ ]?\)")
-_ICON_ROLES = re.compile(r"octicon|fa|fa[bsr]|material-\w+|bi|iconify")
+# Those of icons; in what they hold is no text.
+ICON_ROLES = re.compile(r"octicon|fa|fa[bsr]|fa-\w+|material-\w+|bi|iconify")
 WEB = ("http://", "https://")
 # What Sphinx, and sphinx-issues, set before a number.
 NUMBER_ROLES = {"pep": "PEP ", "rfc": "RFC ", "issue": "#", "pr": "#"}
@@ -89,6 +90,8 @@ _MYST = re.compile(r"(?:project|inv):")
 _PROJECT = re.compile(r"^[\w.-]{1,60}:(?=[^\s:])")
 # A role of MyST, which the first mark ends; what stands between two parts in code is none.
 _ROLE = re.compile(r"(?<![`\\])\{([\w:+-]{1,60})\}`([^`]{1,300})`|" + _CODE)
+# Between two marks, one is a part of what it shows.
+_LONG_ROLE = re.compile(r"(?<![`\\])\{([\w:+-]{1,60})\}``((?:[^`]|(?<!`)`(?!`)){1,300})``(?!`)")
 # A link to a name that another tool knows, as those of mdBook, MkDocs and rustdoc do; the text may be the name.
 _NAMED_LINK = re.compile(
     r"(?<![\w\]\\!])\[([^\[\]\n]{1,300})\]"
@@ -137,8 +140,8 @@ _SUBSTITUTION = re.compile(
 )
 # Attributes behind a heading or a paragraph, among them the name of its link.
 _ATTRIBUTES = re.compile(r"(?<![ \t])[ \t]*\{(?::[ ]?|[ ]?(?:[#.]|data-|[a-z-]{1,30}=[\"']))[^{}\n]{0,200}\}[ \t]*$")
-# The name of a heading, as Fumadocs has it; a number is that of an issue.
-_HEADING_NAME = re.compile(r"(?<=[^ \t])[ \t]+\[#(?!\d+\])[^\[\]\s]{1,200}\][ \t]*$")
+# The name of a heading and its marks, as Fumadocs has them; a number is that of an issue.
+_HEADING_NAME = re.compile(r"(?:(?<=[^ \t])[ \t]+\[(?:#(?!\d+\])[^\[\]\s]{1,200}|!?toc|step)\]){1,3}[ \t]*$")
 # Attributes of a part of a text, which is in brackets where it is nothing else.
 _PART_ATTRIBUTES = re.compile(
     rf"({_CODE})"
@@ -148,8 +151,8 @@ _PART_ATTRIBUTES = re.compile(
     # Of a picture they may say what it shows, in many words and lines.
     r"|(?<=\))\{(?=[.#]|[\w-]{1,20}=[\"'])(?>(?:[^{}\"']|\"[^\"]{0,2000}\"|'[^']{0,2000}')*)\}"
 )
-# What says to MkDocs how code in a line is coloured.
-_LANGUAGE = re.compile(r"^#!\w{1,30}[ ](?=\S)")
+# What says to MkDocs, or at the end to rehype-pretty-code, how code in a line is coloured.
+_LANGUAGE = re.compile(r"^#!\w{1,30}[ ](?=\S)|(?<=\S)\{:\.?[A-Za-z][\w.+#-]{0,40}\}\Z")
 # An escaped sign that would be markup without the escape; a smaller-than sign only before a name.
 _ESCAPED = frozenset("*_`[]<\\~&")
 _NAME_START = re.compile(r"[A-Za-z/!?]")
@@ -238,6 +241,7 @@ def clean_inline(
     if "{" in text:
         text = _PART_ATTRIBUTES.sub(r"\1\2", text)
         text = _ATTRIBUTES.sub("", text)
+        text = _LONG_ROLE.sub(lambda match: write_role(match, labels), text)
         text = _ROLE.sub(lambda match: labels.get(f"{match[1]}`{match[2]}`") or write_role(match, labels), text)
         text = _SUBSTITUTION.sub(lambda match: match[1] or labels.get("{{" + match[2]) or match[2], text)
     leads_elsewhere = marks_ways and _LOCAL_ADDRESS.search(text) and not _OTHER_ADDRESS.search(text)
@@ -570,7 +574,7 @@ def write_role(match: re.Match[str], labels: Mapping[str, str] = MappingProxyTyp
     role = match[1].rpartition(":")[2]
     content = " ".join(match[2].split())
     name = _TARGET.sub("", content)
-    if _ICON_ROLES.fullmatch(role):
+    if ICON_ROLES.fullmatch(role):
         return ""
     is_title = name != content
     if role in _REFERENCE_ROLES or (role == "any" and name in labels):

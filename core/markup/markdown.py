@@ -20,6 +20,8 @@ from core.markup.components import read_source
 from core.markup.directives import (
     ADMONITIONS,
     CAPTION_OPTION,
+    CARD_RULE,
+    CARDS,
     CELLS,
     CODES,
     SHOWN_OPTION,
@@ -87,6 +89,7 @@ _INCLUDE = re.compile(r"^[ \t]*\{\{#[a-z_]*include [^{}\n]{1,500}\}\}[ \t]*$", r
 _LANGUAGE = re.compile(r"\{?[ ]?\.?([\w+#-]+)(?![\w+#-]*=)")
 # What Fumadocs shows for each tool that installs packages.
 _LANGUAGES = {"npm": "bash", "package-install": "bash"}
+_INSTALLER = re.compile(r"(?:npm|npx|pnpm|yarn|bun|bunx|deno)\b")
 # Code of Twoslash that other code of the page shows.
 _SNIPPET = re.compile(r"(?:[\w+#-]{1,20}[ ]+)?twoslash[ ]+include[ ]+([\w-]{1,60})")
 # What runs the cells of a page of MyST-NB.
@@ -103,10 +106,7 @@ _LABELLED: dict[str, BlockKind] = {
 }
 _CODE_GROUPS = frozenset(("code-group", "codegroup"))
 _SENTENCE_ENDS = (".", "!", "?", "。", "！", "？")
-# What divides a card from its head and its foot.
-_CARDS = frozenset(("card", "grid-item-card"))
 _ONLY_CODE = re.compile(r"`[^`\n]+`")
-_CARD_RULE = re.compile(r"(?:\^{3,}|\+{3,})[ \t]*$")
 
 
 def read_markdown(
@@ -388,6 +388,8 @@ class _Reader:
         if "twoslash" in info:
             code = fill_snippets(code, self._environment.get("snippets", {}))
         code = _strip_blank_lines(show_rust(code) if language == "rust" else code)
+        if language == "package-install" and code and not _INSTALLER.match(code):
+            code = f"npm i {code}"
         code = strip_twoslash(code).strip("\n") if " twoslash" in info else code
         # Its lines are counted from its first one that is not blank.
         start += next((number for number, line in enumerate(lines) if line.strip()), 0)
@@ -466,8 +468,8 @@ class _Reader:
         if name == "glossary":
             return self._read_glossary(body, body_numbers)
         body = list_names(body) if name == "autosummary" else body
-        if name in _CARDS:
-            body = ["" if _CARD_RULE.match(line) else line for line in body]
+        if name in CARDS:
+            body = ["" if CARD_RULE.match(line) else line for line in body]
         # Of what a domain describes, an option that is a sentence is shown, and what is in quotes.
         shown = SHOWN_OPTION.findall(options) if ":" in name else []
         sentences = [sentence for _, sentence, _ in shown if sentence]

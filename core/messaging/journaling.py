@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from core.catalogue import messages_for
 from core.errors import AnswerWithheld, KimasError, MessageDeleted, ServiceError, SpeechUnclear, UsageError
@@ -16,8 +16,10 @@ from core.observability.logs import get_logger, log_context
 from core.observability.tracing import make_trace_id, trace_context
 from core.ports import Adapter, Sink
 from core.runtime.leaving import get_told_numbers
-from core.storage.messages import Journal, StoredPart
 from core.types import NOTICE_PURPOSES, RETELLING_COMMANDS, Message, Reply, Skip, SkipReason, skip
+
+if TYPE_CHECKING:
+    from core.storage.messages import Journal, StoredPart
 
 _log = get_logger(__name__)
 

@@ -12,17 +12,22 @@ from sqlalchemy.exc import IntegrityError
 
 from core.storage.message_rows import UNKNOWN_COMMAND, get_skip_values, to_edited_values, to_message_values
 from core.storage.tables import DRAFTED, identity_values, is_reply_in, messages, replies
+from core.storage.told_words import FORMER_TEXTS
 from core.types import ASK_COMMANDS, Message, SkipReason, skip
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
 
 
+# All former texts are kept, so that what others took over of them is found: then the last one counts.
+MAX_EDITS = 20
+
+
 async def write_edit(connection: AsyncConnection, message: Message) -> bool:
     """Store its author's new text of a message whose answer has not started, or is a draft; return if in time.
 
-    A command runs as it was first sent. That the event came is stored in any case: it may tell that others read the
-    chat by now.
+    Further edits than `MAX_EDITS` are not. A command runs as it was first sent. That the event came is stored in any
+    case: it may tell that others read the chat by now.
     """
     if message.edit_id:
         await _write_event(connection, message)
@@ -31,6 +36,8 @@ async def write_edit(connection: AsyncConnection, message: Message) -> bool:
     own = select(messages).filter_by(**identity_values(message), author_id=message.author_id)
     is_waiting = and_(messages.c.command.in_(ASK_COMMANDS), messages.c.state.in_(("received", DRAFTED)))
     row = (await connection.execute(own.where(is_waiting).with_for_update())).first()
+    if row and len(row.reference.get(FORMER_TEXTS, ())) >= MAX_EDITS:
+        return False
     if row and row.state == DRAFTED:
         # Under the former words nobody would find it once its asker is forgotten.
         is_of_draft = and_(is_reply_in(row.platform, row.chat), replies.c.text == row.text)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ColumnElement, Text, and_, case, cast, delete, null, or_, select, update
 
+from core.storage.copies import Place, Said, erase_said
 from core.storage.tables import DRAFTED, DROPPED_STATE, messages, replies, taught_answers, to_document_name
 from core.storage.told_words import lists
 from core.types.messages import PERSONAL_THREAD
@@ -56,6 +57,40 @@ async def erase_lessons(connection: AsyncConnection, place: Mapping[str, str], a
     await connection.execute(update(taught_answers).where(columns.reviewer != "", is_reviewer).values(reviewer=""))
 
 
+async def erase_told(connection: AsyncConnection, numbers: Collection[int]) -> None:
+    """Erase what was answered anywhere from lessons while they were approved: they are no knowledge any more.
+
+    Also what was made from such answers, which cites no lesson.
+    """
+    columns = messages.c
+    for number in numbers:
+        name = json.dumps(to_document_name(number)).rstrip('"')
+
+        def has_name(column: ColumnElement[Any], name: str = name) -> ColumnElement[bool]:
+            return cast(column, Text).contains(name, autoescape=True)
+
+        await connection.execute(delete(replies).where(has_name(replies.c.reply)))
+        is_cited = or_(has_name(columns.citations), has_name(columns.delivery))
+        told_in = await _find_told(connection, number, or_(is_cited, has_name(columns.trace)))
+        cited_values = {"reply": "", "citations": null(), "delivery": null()}
+        is_draft = columns.state == DRAFTED
+        dropped = {name: case((is_draft, value), else_=columns[name]) for name, value in DROPPED_STATE.items()}
+        await connection.execute(update(messages).where(is_cited).values(**cited_values, **dropped, trace=null()))
+        # It was found, and not cited.
+        await connection.execute(update(messages).where(has_name(columns.trace)).values(trace=null()))
+        await erase_said(connection, told_in)
+
+
+async def _find_told(connection: AsyncConnection, number: int, is_told: ColumnElement[bool]) -> dict[Place, Said]:
+    """Return the chats in which a lesson was told, with its words."""
+    answer = await connection.scalar(select(taught_answers.c.answer).filter_by(number=number))
+    names = ("platform", "chat", "received_at", "number", "reply", "reply_id")
+    told_in = dict[Place, Said]()
+    for row in await connection.execute(select(*(messages.c[name] for name in names)).where(is_told)):
+        told_in.setdefault((row.platform, row.chat), Said("")).add_told(row, answer or "")
+    return told_in
+
+
 async def _find_edited(
     connection: AsyncConnection, by_person: Mapping[str, str]
 ) -> Mapping[int, Sequence[Mapping[str, str]]]:
@@ -67,22 +102,3 @@ async def _find_edited(
         for row in (await connection.execute(edited)).all()
     }
     return {number: left for number, (left, count) in others.items() if len(left) < count}
-
-
-async def erase_told(connection: AsyncConnection, numbers: Collection[int]) -> None:
-    """Erase what was answered anywhere from lessons while they were approved: they are no knowledge any more."""
-    columns = messages.c
-    for number in numbers:
-        name = json.dumps(to_document_name(number)).rstrip('"')
-
-        def has_name(column: ColumnElement[Any], name: str = name) -> ColumnElement[bool]:
-            return cast(column, Text).contains(name, autoescape=True)
-
-        await connection.execute(delete(replies).where(has_name(replies.c.reply)))
-        is_cited = or_(has_name(columns.citations), has_name(columns.delivery))
-        cited_values = {"reply": "", "citations": null(), "delivery": null()}
-        is_draft = columns.state == DRAFTED
-        dropped = {name: case((is_draft, value), else_=columns[name]) for name, value in DROPPED_STATE.items()}
-        await connection.execute(update(messages).where(is_cited).values(**cited_values, **dropped, trace=null()))
-        # It was found, and not cited.
-        await connection.execute(update(messages).where(has_name(columns.trace)).values(trace=null()))

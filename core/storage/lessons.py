@@ -17,7 +17,7 @@ from core.runtime.tasks import uncancellable
 from core.storage.chat_history import are_all_remembered, is_readable_from, is_told_to
 from core.storage.engine import Repository
 from core.storage.lesson_erasure import erase_told
-from core.storage.tables import chat_values, identity_values, messages, taught_answers
+from core.storage.tables import chat_values, identity_values, messages, taught_answers, to_document_name
 from core.types import Message, SkipReason
 
 ReviewState = Literal["pending", "approved", "rejected"]
@@ -111,6 +111,11 @@ class TaughtAnswerRepository(Repository):
                 is_readable_from(reader, taught_answers), _is_taught_to(reader)
             )
         return [_to_taught_answer(row) for row in await self._database.fetch_all(query)]
+
+    async def list_document_names(self) -> Sequence[str]:
+        """Return how the paths begin of the documents that the approved answers are."""
+        query = select(taught_answers.c.number).filter_by(state="approved")
+        return [to_document_name(row.number) for row in await self._database.fetch_all(query)]
 
     @uncancellable
     async def decide(self, number: int, state: ReviewState, reviewer: str, texts: Messages = ENGLISH) -> TaughtAnswer:

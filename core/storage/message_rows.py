@@ -31,7 +31,6 @@ from core.types.replies import trace_from_json
 
 # What is typed behind a slash may be any word. With none, the message would count as a question.
 UNKNOWN_COMMAND = "unknown"
-MAX_FORMER_TEXTS = 20
 _DELIVERED_NAMES = ("image_description", "failure", "is_extractive", "found_nothing", "heard")
 _MESSAGE_COLUMNS = (
     "id",
@@ -82,7 +81,7 @@ def to_edited_values(row: ResultRow[*tuple[Any, ...]], message: Message) -> dict
 
     The new text may be what somebody else wrote.
     """
-    former_texts = [*row.reference.get(FORMER_TEXTS, ()), row.text][-MAX_FORMER_TEXTS:]
+    former_texts = [*row.reference.get(FORMER_TEXTS, ()), row.text]
     quoted_authors = dict.fromkeys((*(row.quoted_authors or ()), *message.quoted_authors))
     return {
         "text": message.text,

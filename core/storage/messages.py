@@ -26,7 +26,6 @@ from core.storage.edits import write_edit
 from core.storage.engine import Database
 from core.storage.erasure import (
     ERASED_VALUES,
-    FINISHED_STATES,
     HAS_KNOWN_COMMAND,
     PERSONAL_COLUMNS,
     erase_in_chat,
@@ -51,6 +50,7 @@ from core.storage.message_rows import (
 from core.storage.tables import (
     CLOCK_TOLERANCE,
     DRAFTED,
+    FINISHED_STATES,
     bot_values,
     chats,
     identity_values,

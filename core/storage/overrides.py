@@ -145,7 +145,7 @@ class RuntimeOverrides:
     """The overrides in force. Call `load` before reading; it and every change raise `StoreError`."""
 
     def __init__(self, database: Database, cache_ttl_s: float = CACHE_TTL_S) -> None:
-        self._database = database
+        self.database = database
         self._cache_ttl_s = cache_ttl_s
         self._values: Mapping[tuple[str, str], str] = {}
         self._moves: Mapping[str, str] = {}
@@ -246,7 +246,7 @@ class RuntimeOverrides:
         """Return what the other daemons said, in JSON: also those whose leases have run out, as they may come back."""
         is_other = and_(overrides.c.name != self._own_name, overrides.c.name.in_(_KNOWN_DAEMONS))
         query = select(overrides.c.value).where(_IS_AUDIENCE, is_other)
-        return [row.value for row in await self._database.fetch_all(query)]
+        return [row.value for row in await self.database.fetch_all(query)]
 
     @uncancellable
     async def publish_audiences(self, audiences: str) -> None:
@@ -258,7 +258,7 @@ class RuntimeOverrides:
         self._own_audiences = audiences
         is_over = or_(overrides.c.name == self._own_name, overrides.c.name.not_in(_KNOWN_DAEMONS))
         values = {"scope": DEPLOYMENT_SCOPE, "name": self._own_name, "value": audiences}
-        async with self._database.transaction() as connection:
+        async with self.database.transaction() as connection:
             await connection.execute(delete(overrides).where(_IS_AUDIENCE, is_over))
             await connection.execute(insert(overrides).values(values))
         for label in Audiences.from_json(audiences).closed_now - self.once_closed:
@@ -277,34 +277,32 @@ class RuntimeOverrides:
     async def _remember_closed(self, label: str) -> None:
         values = {"scope": DEPLOYMENT_SCOPE, "name": CLOSED_PREFIX + label, "value": ""}
         # Another daemon may have written the same, also at this moment.
-        async with self._database.transaction() as connection:
+        async with self.database.transaction() as connection:
             with suppress(IntegrityError):
                 async with connection.begin_nested():
                     await connection.execute(insert(overrides).values(values))
 
     async def has_other_daemons(self) -> bool:
         """Return whether other daemons of the deployment are alive, which have files of their own."""
-        if not self._database.owner:
+        if not self.database.owner:
             return False
-        return (
-            await self._database.fetch_first(select_living().where(leases.c.owner != self._database.owner)) is not None
-        )
+        return await self.database.fetch_first(select_living().where(leases.c.owner != self.database.owner)) is not None
 
     @property
     def reload_elsewhere(self) -> str:
         """What is new whenever another daemon of the deployment has read its files again; "" if none has."""
         value = self._values.get((DEPLOYMENT_SCOPE, RELOAD_NAME), "")
-        return "" if value.startswith(f"{self._database.owner} ") else value
+        return "" if value.startswith(f"{self.database.owner} ") else value
 
     @uncancellable
     async def announce_reload(self) -> None:
         """Tell the other daemons of the deployment to read their files again, where there may be any."""
-        if not self._database.owner:
+        if not self.database.owner:
             return
         identity = {"scope": DEPLOYMENT_SCOPE, "name": RELOAD_NAME}
-        async with self._database.transaction() as connection:
+        async with self.database.transaction() as connection:
             await connection.execute(delete(overrides).filter_by(**identity))
-            await connection.execute(insert(overrides).values(**identity, value=f"{self._database.owner} {uuid4()}"))
+            await connection.execute(insert(overrides).values(**identity, value=f"{self.database.owner} {uuid4()}"))
 
     async def republish_audiences(self) -> None:
         """Say again what we said last: we were taken for dead, and it may be forgotten."""
@@ -318,7 +316,7 @@ class RuntimeOverrides:
         """
         scope = self._moves.get(scope, scope)
         removal = delete(overrides).filter_by(scope=scope, name=name)
-        async with self._database.transaction() as connection:
+        async with self.database.transaction() as connection:
             # One statement: of two concurrent changes the second sees the value of the first.
             old_value = await connection.scalar(removal.returning(overrides.c.value))
             if value is not None:
@@ -332,17 +330,17 @@ class RuntimeOverrides:
 
     async def record_move(self, platform: str, former: str, chat: str) -> None:
         """Record that a chat has another id by now, under which all that was set holds. What it has set there stays."""
-        await record_move(self._database, platform, former, chat)
+        await record_move(self.database, platform, former, chat)
         async with self._load_lock:
             await self._read()
 
     @property
     def _own_name(self) -> str:
-        return AUDIENCES_PREFIX + self._database.owner
+        return AUDIENCES_PREFIX + self.database.owner
 
     async def _read(self) -> None:
-        rows = await self._database.fetch_all(_SELECT_IN_FORCE, {"own_name": self._own_name})
-        self._moves = await find_moves(self._database)
+        rows = await self.database.fetch_all(_SELECT_IN_FORCE, {"own_name": self._own_name})
+        self._moves = await find_moves(self.database)
         self._values = {(row.scope, row.name): row.value for row in rows}
         self._loaded_at = time.monotonic()
 

@@ -7,11 +7,12 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from sqlalchemy import and_, delete, or_, select
+from sqlalchemy import and_, delete, or_, select, update
 
 from core.errors import StoreError
 from core.observability.logs import get_logger
 from core.settings import Settings
+from core.storage.copies import CONVERSATION_TIME
 from core.storage.tables import messages
 from core.types import FORGES, PAGE_PURPOSES, RATING_COMMAND
 
@@ -54,6 +55,8 @@ async def erase_expired(settings: Settings, journal: Journal) -> None:
             for days in (journal_settings.keep_days, journal_settings.keep_unanswered_days)
         )
         message_count = await journal.erase_expired(settled_before, unanswered_before)
+        if unanswered_before:
+            await erase_opinions(journal.database, unanswered_before + CONVERSATION_TIME)
         event_count = await delete_events(journal.database, now - timedelta(days=EVENT_DAYS))
         reply_count = await delete_replies(journal.database, now.timestamp() - settings.cache.hours * 3600)
         answer_count = 0
@@ -107,6 +110,24 @@ async def _find_last_time(journal: Journal) -> float | None:
     query = select(messages.c.received_at).order_by(messages.c.number.desc()).limit(1)
     received_at: datetime | None = await journal.database.fetch_value(query)
     return received_at.timestamp() if received_at else None
+
+
+async def erase_opinions(database: Database, before: datetime) -> None:
+    """Erase what models wrote of conversations, so that they gave answers unasked, from the traces of those.
+
+    It may have what others said there, which the bot left unanswered: once that is gone, nobody would find it.
+    """
+    columns = messages.c
+    has_opinion = columns.trace["opinion"].as_string() != ""
+    expired = select(columns.number, columns.trace).where(columns.settled_at < before, has_opinion).limit(BATCH_SIZE)
+    while rows := await database.fetch_all(expired):
+        async with database.transaction() as connection:
+            for row in rows:
+                without_opinion = (
+                    update(messages).filter_by(number=row.number).values(trace=row.trace | {"opinion": ""})
+                )
+                # Not where it was erased meanwhile.
+                await connection.execute(without_opinion.where(has_opinion))
 
 
 async def delete_events(database: Database, before: datetime) -> int:

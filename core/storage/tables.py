@@ -16,6 +16,7 @@ metadata = sa.MetaData()
 
 # The state of a question whose answer waits until a team has decided about it.
 DRAFTED = "drafted"
+FINISHED_STATES = ("answered", "failed", "silent")
 # What becomes of a message whose answer is never to be posted: somebody in it was forgotten.
 DROPPED_STATE = {"state": "silent", "reason": SkipReason.DRAFT_FORGOTTEN.text}
 # Another machine's clock may be ahead by so much.

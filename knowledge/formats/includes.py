@@ -13,7 +13,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from knowledge.formats.include_parts import select_lines
+from knowledge.formats.include_parts import read_cmake_comments, select_lines
 from knowledge.formats.jsx import SUFFIXES, read_component
 from knowledge.formats.languages import find_markup, get_language
 
@@ -31,7 +31,7 @@ _MAX_TARGET_CHARS = 500
 KINDS = frozenset(("asciidoc", "markdown", "rst"))
 # What a document that includes others has somewhere.
 _MARK = re.compile(
-    r"include|@\[code|\{[!*]|\{[{%].{0,3}(?:read-?[fF]ile|code_?sample|snippet)|--8<--|<<<[ \t]"
+    r"include|cmake-module::|@\[code|\{[!*]|\{[{%].{0,3}(?:read-?[fF]ile|code_?sample|snippet)|--8<--|<<<[ \t]"
     r"|\bfrom[ \t]+['\"](?:[^'\"\n]{1,500}\.mdx?['\"]|(?:[@~]?|@site|\.{1,2})/)|\{\{#playground"
 )
 # The description of a component of Antora, and the values in it, which its pages name.
@@ -49,7 +49,7 @@ _PARTIAL_FOLDERS = frozenset(
     ("includes", "include", "inc", "partials", "partial", "snippets", "fragments", "shared", "generated")
 )
 
-_RST = re.compile(r"([ \t]*)\.\.[ \t]+(include|literalinclude|mdinclude)::[ \t]+(\S.*)$")
+_RST = re.compile(r"([ \t]*)\.\.[ \t]+(include|literalinclude|mdinclude|cmake-module)::[ \t]+(\S.*)$")
 _OPTION = re.compile(r"[ \t]*:([\w-]+):(.*)$")
 _MYST = re.compile(r"([ \t]*)(`{3,}|~{3,}|:{3,})\{(include|literalinclude)\}[ \t]+(\S.*)$")
 _ASCIIDOC = re.compile(r"include::([^\[\]]*\S)\[(.*)\][ \t]*$")
@@ -95,6 +95,11 @@ _MDX_IMPORT = re.compile(
 _COMPONENT_NAME = re.compile(r"\b[A-Z]\w*")
 _MDX_USE = re.compile(r"([ \t]*)<([A-Z]\w*)((?:[ \t][^<>\n]*)?)/>[ \t]*$")
 _PARTIALS = (".md", ".mdx")
+# That of Fumadocs: `<include lang="ts" meta='title="a.ts"'>./a.ts</include>`, also in three lines.
+_TAG_INCLUDE = re.compile(r"<include((?:[ \t][^<>\n]{0,300})?)>([^<>\n#]{1,300})(?:#([\w.-]{1,100}))?</include>")
+_TAG_SECTION = re.compile(r"[ \t]*<(/?)section(?: id=[\"']([\w.-]{1,100})[\"'])?>[ \t]*$")
+_TAG_LANGUAGE = re.compile(r"\blang=[\"']([\w+#-]{1,30})[\"']")
+_TAG_META = re.compile(r"\bmeta='([^'\n]{1,200})'")
 # What is made here, and no package.
 _MODULE = re.compile(r"(?:[@~]|@site|\.{1,2})?/")
 _FENCE = re.compile(r"[ \t>]*(?:[-*+\d.]+[ \t]+)?(`{3,}|~{3,})")
@@ -246,6 +251,7 @@ class _Expander:
             return _Directive(snippet[2], indent=snippet[1])
         return (
             _match_mdx(line, components)
+            or _match_tag(lines, number)
             or _match_snippets(lines, number)
             or _match_vite(line)
             or _match_template(line)
@@ -323,8 +329,22 @@ def _select(directive: _Directive, path: str, text: str) -> list[str]:
     text = text.replace("\r\n", "\n").removeprefix("\ufeff").rstrip("\n")
     if name := directive.options.get("component"):
         return read_component(text, name, directive.options["attributes"])
+    if "comments" in directive.options:
+        return list(read_cmake_comments(text.split("\n")))
+    if section := directive.options.get("section"):
+        return list(_select_section(text.split("\n"), section))
     text = _FRONT_MATTER.sub("", text, count=1) if _is_prose(directive, path) else text
     return select_lines(text.split("\n"), directive.options)
+
+
+def _select_section(lines: Sequence[str], name: str) -> Iterator[str]:
+    """Yield what stands between the tags of a section with a name."""
+    is_open = False
+    for line in lines:
+        if tag := _TAG_SECTION.match(line):
+            is_open = tag[2] == name and not tag[1]
+        elif is_open:
+            yield line
 
 
 def _is_prose(directive: _Directive, path: str) -> bool:
@@ -336,6 +356,8 @@ def _match_rst(lines: Sequence[str], number: int) -> _Directive | None:
     if match is None:
         return None
     options, end = _read_options(lines, number + 1, len(match[1]))
+    if match[2] == "cmake-module":
+        options["comments"] = ""
     return _Directive(match[3], end - number, match[1], match[2] == "literalinclude", options)
 
 
@@ -347,6 +369,26 @@ def _match_mdx(line: str, components: Mapping[str, str]) -> _Directive | None:
         return None
     options = {} if target.endswith(_PARTIALS) else {"component": use[2], "attributes": use[3]}
     return _Directive(target, indent=use[1], options=options)
+
+
+def _match_tag(lines: Sequence[str], number: int) -> _Directive | None:
+    """Match the tag for which Fumadocs shows a file: as text, a part of it, or as code."""
+    if not lines[number].lstrip().startswith("<include"):
+        return None
+    size = 1 if "</" in lines[number] else 3
+    match = _TAG_INCLUDE.fullmatch("".join(map(str.strip, lines[number : number + size])))
+    if match is None:
+        return None
+    target = match[2].strip()
+    language = _TAG_LANGUAGE.search(match[1])
+    is_code = language is not None or not target.lower().endswith(_PARTIALS)
+    meta = _TAG_META.search(match[1])
+    name = language[1] if language else get_language(target)
+    options = {"language": f"{name} {meta[1] if meta else ''}".rstrip()} if is_code else {}
+    if match[3]:
+        options["tag" if is_code else "section"] = match[3]
+    margin = lines[number][: len(lines[number]) - len(lines[number].lstrip())]
+    return _Directive(target, size, margin, is_code, options)
 
 
 def _match_snippets(lines: Sequence[str], number: int) -> _Directive | None:

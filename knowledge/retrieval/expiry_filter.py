@@ -30,7 +30,7 @@ from core.types import Passage
 from knowledge.ports import PassageRow, SearchableStore, StoredDocument, Vectors, label_name
 from knowledge.retrieval.recent_searches import RecentSearches
 from knowledge.sources.common.closed_parts import describe_closed_parts, find_taking
-from knowledge.sources.common.left_out import find_left_out, find_private, has_globs
+from knowledge.sources.common.left_out import find_excluded, find_left_out, find_private, has_globs
 from knowledge.sources.standing import StandingRecord, StandingResult, get_file_version, get_record_folder, load_record
 from knowledge.stores.labels import has_been_closed, has_other_parts, may_be_closed
 
@@ -68,11 +68,27 @@ class ExpiryFilteringStore:
         self._closed_parts: dict[str, str] = {}
         self._private_paths: dict[str, tuple[frozenset[Path], Sequence[str], Sequence[str]]] = {}
         self._records: dict[str, tuple[tuple[int, int], StandingRecord]] = {}
+        self._labels: dict[str, frozenset[str]] = {}
 
-    def get_restriction(self, sources: Collection[str]) -> tuple[frozenset[str], frozenset[Path]]:
-        """Return what decides now, beside the settings, what is left out of sources: what was told before may be."""
+    def get_restriction(self, sources: Collection[str]) -> object:
+        """Return what decides now, beside the settings, what is left out of sources: what was told before may be.
+
+        Of what the store itself says of them, that is what the last reading of it found.
+        """
         audiences = self._get_audiences()
-        return audiences.narrowed & set(sources), audiences.private_files
+        labels = [self._labels.get(source) for source in sources]
+        return audiences.narrowed & set(sources), audiences.private_files, labels
+
+    async def read_restriction(self, sources: Collection[str]) -> object:
+        """Return the same as the store says it now."""
+        for source in sources:
+            await self._read_label(source)
+        return self.get_restriction(sources)
+
+    async def _read_label(self, source: str) -> Collection[str]:
+        fingerprints = await self._store.manifest(label_name(source))
+        self._labels[source] = frozenset(fingerprints)
+        return fingerprints
 
     async def manifest(self, source: str) -> Mapping[str, StoredDocument]:
         """Return what may be shown of a source, by path."""
@@ -95,7 +111,10 @@ class ExpiryFilteringStore:
     async def rows(self, source: str, paths: Collection[str]) -> Sequence[PassageRow]:
         """Return the rows of these paths of a source, which the manifest has named; none that may be closed by now."""
         rows = await self._store.rows(source, paths)
-        return () if await self._find_closed([source]) else rows
+        if await self._find_closed([source]):
+            return ()
+        shown = {passage.id for passage in await self._drop_excluded([row.passage for row in rows])}
+        return [row for row in rows if row.passage.id in shown]
 
     async def read_page(self, source: str, path: str) -> Sequence[Passage]:
         """Return the passages of a document in order; none of one that may not be shown, or whose results expire."""
@@ -105,7 +124,7 @@ class ExpiryFilteringStore:
         # As in a search: after the reading.
         if await self._find_closed([source]) or path in await self._find_left_out(source, [path]):
             return ()
-        return [row.passage for row in rows]
+        return await self._drop_excluded([row.passage for row in rows])
 
     async def search(
         self, tokens: str, vector: Vectors | None, sources: Collection[str], limit: int
@@ -117,7 +136,8 @@ class ExpiryFilteringStore:
         searchable_sources = [source for source in sources if visible_results.get(source, True)]
         if not searchable_sources:
             return ()
-        passages = await self._recent_searches.search(tokens, vector, searchable_sources, limit)
+        found = await self._recent_searches.search(tokens, vector, searchable_sources, limit)
+        passages = await self._drop_excluded(found)
         paths = defaultdict[str, set[str]](set)
         for passage in passages:
             paths[passage.source].add(passage.path)
@@ -135,7 +155,7 @@ class ExpiryFilteringStore:
 
     async def _find_closed(self, sources: Collection[str]) -> Set[str]:
         """Return the sources whose passages may be those of a closed one. Call it after they were read."""
-        labels = await asyncio.gather(*(self._store.manifest(label_name(source)) for source in sources))
+        labels = await asyncio.gather(*map(self._read_label, sources))
         return {
             source
             for source, fingerprints in zip(sources, labels, strict=True)
@@ -171,14 +191,33 @@ class ExpiryFilteringStore:
             left_out.update(await asyncio.to_thread(find_private, source, settings, private_paths, list(paths)))
         closed_parts = self._get_closed_parts(source, of_files=True)
         is_narrowed = source in self._get_audiences().narrowed
-        fingerprints = await self._store.manifest(label_name(source)) if has_globs(settings) or closed_parts else ()
-        was_closed = has_been_closed(source, fingerprints, self._audiences)
-        if has_globs(settings) and (is_narrowed or was_closed or self._audiences.has_closed_sources):
+        fingerprints = await self._read_label(source) if has_globs(settings) or closed_parts else ()
+        if await self._judges_globs(source):
             left_out.update(await asyncio.to_thread(find_left_out, source, settings, list(paths)))
         may_take = is_narrowed or private_paths != former_private
         if may_take or has_other_parts(fingerprints, closed_parts):
             left_out |= find_taking(await self._store.manifest(source)) & set(paths)
         return left_out
+
+    async def _judges_globs(self, source: str) -> bool:
+        """Return whether what the globs of a source leave out may have been read before, and be for fewer people."""
+        settings = self._sources.get(source)
+        if settings is None or not has_globs(settings):
+            return False
+        is_narrowed = source in self._get_audiences().narrowed or self._audiences.has_closed_sources
+        return is_narrowed or has_been_closed(source, await self._read_label(source), self._audiences)
+
+    async def _drop_excluded(self, passages: Sequence[Passage]) -> Sequence[Passage]:
+        """Return the passages of pages that do not name an address as their own which their source excludes."""
+        urls = defaultdict[str, set[str]](set)
+        for passage in passages:
+            urls[passage.source].add(passage.url)
+        excluded = {
+            source: await asyncio.to_thread(find_excluded, source, self._sources[source], urls[source])
+            for source in urls
+            if await self._judges_globs(source)
+        }
+        return [passage for passage in passages if passage.url not in excluded.get(passage.source, ())]
 
     async def _find_private_paths(self, source: str, settings: SourceSettings) -> tuple[Sequence[str], Sequence[str]]:
         """Return which files of a source's place were private at the start, and which are by now."""

@@ -149,7 +149,7 @@ class KnowledgeLibrary:
                 if not sources or name not in index_entries or not set(sources).isdisjoint(agent.sources):
                     mix_in = self._mix_ins[name] if self._mix_ins else no_mix_in(self._embedder)
                     # Of two states that it is made under, the earlier one: then it is made again.
-                    restrictions[name] = self._store.get_restriction(agent.sources)
+                    restrictions[name] = await self._store.read_restriction(agent.sources)
                     index_entries[name] = await index_agent(name, agent, mix_in, self._settings, self._store)
             self._index_entries, self._restrictions = index_entries, restrictions
             self._store.forget_searches()

@@ -35,6 +35,7 @@ from core.storage.messages import MAX_TITLE_CHARS, Journal
 from core.storage.overrides import Audit, LiveSettings, RuntimeOverrides, new_entry, override_key
 from core.storage.refresh_state import RefreshState, RefreshStateRepository
 from core.storage.reports import OUTCOMES, QuestionFilter, ReportRepository
+from core.storage.retention import erase_expired
 from core.storage.tables import cursors, messages, metadata
 from core.storage.usage import AgentUsage, SourceHits, StatisticsRepository, TokenUsage, UsageRepository
 from core.types import (
@@ -54,7 +55,7 @@ from core.types import (
     Turn,
     skip,
 )
-from core.types.replies import Trace, TracedPassage
+from core.types.replies import Trace, TracedPassage, trace_from_json
 from tests.support.journal import read_history
 
 # What SQLite and PostgreSQL both have, with one meaning.
@@ -373,6 +374,21 @@ class TestMessages:
         assert (await feedback.get_rating(replace(MESSAGE, author_id="43"), "20")).up == 0
         shares = await usage.get_usage_by_chat(today() - timedelta(days=1))
         assert [share.values[2] for share in shares] == ["", "-100"], "the limits of today count the person"
+
+    async def test_opinions_go_with_what_nobody_asked(self, database: Database) -> None:
+        """They may have what others said a day before."""
+        journal = Journal(database)
+        settings = Settings.model_validate({"journal": {"keep_unanswered_days": 7}})
+        trace = replace(REPLY.trace, opinion="Ben asked how it starts")
+        await journal.record_message(MESSAGE)
+        await journal.mark_answered(MESSAGE, replace(REPLY, trace=trace))
+        traces = list[Trace]()
+        for days in (5.9, 6.1):
+            settled_at = datetime.now(UTC) - timedelta(days=days)
+            await database.write(update(messages).values(settled_at=settled_at))
+            await erase_expired(settings, journal)
+            traces.append(trace_from_json(await database.fetch_value(select(messages.c.trace))))
+        assert traces == [trace, REPLY.trace]
 
 
 class TestChatHistory:

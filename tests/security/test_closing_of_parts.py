@@ -60,9 +60,10 @@ def ask_api(peer: WebPeer, path: str = "/search", space: str = "all", **more: An
     return {"kind": "http_api", "url": url, "params": {"space": space}, "cache_s": 0, **LOOPBACK, **more}
 
 
-def write_page(text: str, link: str = "") -> Page:
+def write_page(text: str, link: str = "", head: str = "") -> Page:
     address = f'<a href="{link}">See this</a>' if link else ""
-    return Page(f"<html><head><title>T</title></head><body><main><h1>T</h1><p>{text}</p>{address}</main></body></html>")
+    body = f"<main><h1>T</h1><p>{text}</p>{address}</main>"
+    return Page(f"<html><head><title>T</title>{head}</head><body>{body}</body></html>")
 
 
 def put_up_site(peer: WebPeer) -> dict[str, Any]:
@@ -89,6 +90,23 @@ async def test_a_part_of_a_website_that_was_closed_is_not_told(
         plans = {**docs, "url": site.url("/team/"), **CLOSED}
     group = await open_group(stack, tmp_path, {"cache": {"enabled": True}}, docs=docs)
     await group.change(way, docs={**docs, "exclude": ["/team/**"]}, plans=plans)
+    assert "numbat" not in await group.ask()
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_page_that_names_a_closed_address_as_its_own_is_not_told(
+    stack: AsyncExitStack, tmp_path: Path, way: Way
+) -> None:
+    """It was read while nothing was closed there, and cannot be read anew."""
+    fill(tmp_path)
+    site = await stack.enter_async_context(WebPeer())
+    docs = {**put_up_site(site), "exclude": ["/team/**"]}
+    site.pages["/docs/"] = write_page("The launcher has a button.", "/docs/plan")
+    site.pages["/docs/plan"] = write_page(PLAN, head='<link rel="canonical" href="/team/plan">')
+    group = await open_group(stack, tmp_path, docs=docs)
+    site.failure_mode = "drop"
+    plans = {**docs, "url": site.url("/team/"), "exclude": [], **CLOSED}
+    await group.change(way, docs=docs, plans=plans)
     assert "numbat" not in await group.ask()
 
 

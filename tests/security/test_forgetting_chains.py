@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from bots.daemon.posting import start_post
 from core.settings.messaging import JournalSettings
@@ -140,3 +140,23 @@ async def test_what_somebody_brings_of_their_own_is_theirs(tmp_path: Path) -> No
         assert "messages.reply" in await find_columns(bot.journal.database)
         await bot.deliver(ANN, command="forget")
         assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
+
+
+@pytest.mark.parametrize("is_to_bot", [False, True], ids=["alone", "in reply to an answer"])
+async def test_a_poll_is_of_who_posts_it(tmp_path: Path, *, is_to_bot: bool) -> None:
+    """It stands beside what it replies to, which stays where it was said to others."""
+    async with opened(tmp_path, JournalSettings(), cache={"enabled": False}) as bot:
+        asked = await bot.deliver(BOB, "What starts the launcher?", key=TOPIC)
+        await bot.journal.database.write(update(messages).filter_by(id=asked.id).values(reply_id="77"))
+        answer = await bot.journal.database.fetch_value(select(messages.c.reply).filter_by(id=asked.id))
+        poll = {"quoted": SAID, "quoted_authors": (ANN_ID,)}
+        if is_to_bot:
+            poll |= {"quoted": f"{answer}\n\n{SAID}", "quotes_bot": True, "reply_to": "77"}
+        await bot.deliver(ANN, "", key=TOPIC, **poll)
+        await bot.deliver(CARL, FOLLOW_UP, key=TOPIC)
+        assert "messages.reply" in await find_columns(bot.journal.database)
+        elsewhere = ConversationKey("telegram", ANN.chat, "other")
+        again = await bot.deliver(CARL, "What starts the launcher?", key=elsewhere)
+        await bot.deliver(ANN, command="forget")
+        assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
+        assert await has_reply(bot, again.id), "the answer is none of her words"

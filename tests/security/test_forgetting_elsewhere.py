@@ -16,6 +16,7 @@ from core.storage.tables import audit, messages
 from core.types import ConversationKey
 from tests.support.forgetting import ANN, ANN_ID, BOB, KEPT_IN_CHAT, OWNER, SAID, WORD, find_columns, opened
 from tests.support.recording_bot import Bot, Sender
+from tests.support.scripted import Body
 
 pytestmark = pytest.mark.usefixtures("time_lapse")
 
@@ -70,6 +71,45 @@ async def test_a_list_of_questions_that_an_owner_carries_on_goes(tmp_path: Path,
         )
 
 
+@pytest.mark.parametrize("is_everywhere", [False, True])
+@pytest.mark.parametrize("is_quoted", [False, True], ids=["forwarded", "quoted"])
+async def test_what_the_bot_told_goes_from_other_platforms_too(
+    tmp_path: Path, *, is_quoted: bool, is_everywhere: bool
+) -> None:
+    """Who has the same id there is another person."""
+    told = f"In all chats since Monday: 12 questions.\n\n1. How does it start?\n2. {SAID} is it?\n3. What is new?"
+    brought = {"text": "What is this?", "quoted": told} if is_quoted else {"text": told, "is_forwarded": True}
+    other = Sender("300", ANN_ID, "discord")
+    async with opened(tmp_path, JournalSettings(), discord={"token": {"env": "DISCORD"}}) as bot:
+        await bot.deliver(ANN, f"{SAID} is it?")
+        carried = await bot.deliver(other, quotes_bot=True, **brought)
+        own = await bot.deliver(other, "What starts the launcher by a button?")
+        await forget(bot, is_everywhere=is_everywhere)
+        rows = await bot.journal.database.fetch_all(select(messages))
+        assert not [row for row in rows if WORD in str(row)]
+        by_other = {row.id: row.text for row in rows if row.author_id == ANN_ID}
+        assert by_other == {carried.id: "What is this?" if is_quoted else "", own.id: own.text}
+
+
+async def test_a_short_answer_within_a_long_thread_goes(tmp_path: Path) -> None:
+    """Only the bot's answer stands there, none of her own words."""
+    thread = (
+        "Does anybody know when the engines of the second stage were last looked at by the people of the workshop? "
+        "We would like to paint them before the winter comes, and nobody answers the telephone there."
+    )
+    async with opened(tmp_path, JournalSettings()) as bot:
+        assert bot.model
+        bot.model.replies["write"] = "The launcher starts by a red button below its handle [p1]."
+        asked = await bot.deliver(ANN, "How does the launcher start?")
+        rows = await bot.journal.database.fetch_all(select(messages.c.reply).filter_by(id=asked.id))
+        quoted = f"{thread}\n\n{rows[0].reply}\n\n[1] Launcher (https://docs.example.org/start.md)"
+        carried = await bot.deliver(Sender("-300", "44"), "What is this?", quoted=quoted, quotes_bot=True)
+        other = await bot.deliver(Sender("-300", "44"), "And this?", quoted=thread, quotes_bot=True)
+        await bot.deliver(ANN, "", "forget")
+        left = await bot.journal.database.fetch_all(select(messages.c.id, messages.c.quoted).filter_by(chat="-300"))
+        assert {row.id: row.quoted for row in left} == {carried.id: "", other.id: thread}
+
+
 async def test_words_that_somebody_edited_out_before_go(tmp_path: Path) -> None:
     """Who has written what they should not takes it out first, and then gives the command."""
     chats = {"telegram:-100": {"mode": "draft"}}
@@ -79,6 +119,21 @@ async def test_words_that_somebody_edited_out_before_go(tmp_path: Path) -> None:
         for text in (f"How does it start without {WORD}?", "How does it start?"):
             edit = replace(asked, text=text, is_edit=True)
             await bot.processor.handler_for(bot.adapter("telegram"))(edit)
+        await bot.deliver(ANN, "", "forget")
+        assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
+
+
+async def test_the_first_of_many_edits_is_known(tmp_path: Path) -> None:
+    """So the last ones are not read."""
+    chats = {"telegram:-100": {"mode": "draft"}}
+    async with opened(tmp_path, JournalSettings(), gate={"drafts_to": "telegram:-200"}, chats=chats) as bot:
+        asked = await bot.deliver(ANN, f"{SAID}, but does it start?")
+        await bot.deliver(Sender("-200", "44"), "Who knows more of this?", quoted=asked.text, quotes_bot=True)
+        for number in range(22):
+            edit = replace(asked, text=f"How does it start, please {number}?", is_edit=True)
+            await bot.processor.handler_for(bot.adapter("telegram"))(edit)
+        text = await bot.journal.database.fetch_value(select(messages.c.text).filter_by(id=asked.id))
+        assert text == "How does it start, please 19?"
         await bot.deliver(ANN, "", "forget")
         assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
 
@@ -96,6 +151,51 @@ async def test_what_was_answered_from_a_lesson_goes_once_it_is_no_knowledge(
         await bot.deliver(asker, "What is kept in a box?")
         assert WORD in bot.output()
         await bot.deliver(OWNER, decision, "faq")
+        await bot.app.refresh()
+        await bot.deliver(ANN, "", "forget")
+        assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
+
+
+async def test_a_lesson_is_not_told_once_it_is_rejected(tmp_path: Path) -> None:
+    """Its source is not read anew yet."""
+    async with opened(tmp_path, JournalSettings()) as bot:
+        hint = await bot.deliver(ANN, f"Carl keeps the {WORD} in a box.", addressed=False)
+        await bot.deliver(BOB, "Where is it kept?", "learn", reply_to=hint.id, quoted=hint.text)
+        await bot.deliver(OWNER, "approve 1", "faq")
+        await bot.app.refresh()
+        await bot.deliver(OWNER, "reject 1", "faq")
+        await bot.deliver(ANN, "", "forget")
+        await bot.deliver(Sender("-300", "44"), "What is kept in a box?")
+        assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
+
+
+@pytest.mark.parametrize("is_quoted", [False, True], ids=["follow-up", "quoted elsewhere"])
+async def test_what_was_made_from_an_answer_from_a_lesson_goes_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_quoted: bool
+) -> None:
+    """It cites no lesson."""
+    lesson = f"Carl keeps the {WORD} in a box"
+
+    def say(body: Body) -> str:
+        return f"{lesson} [p1]." if WORD in str(body["messages"]) else "It starts by a button [p1]."
+
+    monkeypatch.setattr("tests.support.forgetting.tell", say)
+    async with opened(tmp_path, JournalSettings(), cache={"enabled": False}) as bot:
+        hint = await bot.deliver(ANN, f"{lesson}.", addressed=False)
+        await bot.deliver(BOB, "Where is it kept?", "learn", reply_to=hint.id, quoted=hint.text)
+        await bot.deliver(OWNER, "approve 1", "faq")
+        await bot.app.refresh()
+        asked = await bot.deliver(Sender("-300", "44"), "What is kept in a box?")
+        told = select(messages.c.reply).filter_by(id=asked.id)
+        brought = {"quoted": await bot.journal.database.fetch_value(told), "quotes_bot": True} if is_quoted else {}
+        follow_up = await bot.deliver(
+            Sender("-400" if is_quoted else "-300", "46"), "How does the launcher start?", **brought
+        )
+        made = select(messages.c.reply, messages.c.citations).filter_by(id=follow_up.id)
+        (row,) = await bot.journal.database.fetch_all(made)
+        assert WORD in row.reply
+        assert "answer 1" not in str(row.citations)
+        await bot.deliver(OWNER, "reject 1", "faq")
         await bot.app.refresh()
         await bot.deliver(ANN, "", "forget")
         assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from aiogram.types import Update
 from sqlalchemy import select
 
+from bots.discord.convert import Identity as DiscordIdentity, Location, time_snowflake, to_message as to_discord_message
+from bots.discord.forwards import ForwardReader
 from bots.slack.convert import Identity as SlackIdentity, from_event
 from bots.telegram.convert import Identity as TelegramIdentity, to_message
 from core.settings import Settings
 from core.storage.tables import messages
 from core.types import Message
 from tests.support.recording_bot import RecordingAdapter, open_bot
+
+if TYPE_CHECKING:
+    from bots.discord.client import DiscordClient
 
 TOLD = "The release date of the launcher is the first of May, numbat."
 
@@ -48,9 +54,39 @@ def reply_on_telegram() -> Message:
     return message
 
 
-@pytest.mark.parametrize("kind", ["is_share", "is_msg_unfurl", "reply to another bot"])
+class ClosedChannel:
+    """Has the answer that was forwarded."""
+
+    async def get_message(self, channel: str, message: str) -> dict[str, Any]:
+        assert (channel, message) == ("200", "5")
+        return {"id": message, "author": {"id": "900", "username": "kimas"}, "content": TOLD}
+
+
+async def forward_on_discord(*, is_reply: bool) -> Message:
+    """Forward the answer with a question, or ask in reply to a forward of somebody else's."""
+    forward: dict[str, Any] = {"message_reference": {"type": 1, "channel_id": "200", "message_id": "5"}}
+    forward |= {"message_snapshots": [{"message": {"content": TOLD, "type": 0}}], "content": "", "type": 0}
+    forward |= {"id": "7", "channel_id": "300", "author": {"id": "43", "username": "bob"}}
+    asked = {"content": "<@900> what does this mean?", "mentions": [{"id": "900", "username": "kimas"}]}
+    asked |= {"id": str(time_snowflake(datetime.now(UTC))), "author": {"id": "42", "username": "ann"}}
+    event = {**forward, **asked} if not is_reply else {**asked, "type": 19, "referenced_message": forward}
+    message = to_discord_message(event, DiscordIdentity("900", "kimas", "900"), Location("300", "300", guild="1"))
+    assert isinstance(message, Message)
+    reader = ForwardReader(cast("DiscordClient", ClosedChannel()))
+    return await reader.with_origins(message, event, event.get("referenced_message"))
+
+
+async def make(kind: str) -> Message:
+    if kind.startswith("is_"):
+        return share_on_slack(kind)
+    if kind == "reply to another bot":
+        return reply_on_telegram()
+    return await forward_on_discord(is_reply=kind == "reply to a forward")
+
+
+@pytest.mark.parametrize("kind", ["is_share", "is_msg_unfurl", "reply to another bot", "forward", "reply to a forward"])
 async def test_words_of_a_closed_answer_are_not_taken_up(tmp_path: Path, kind: str) -> None:
-    message = share_on_slack(kind) if kind.startswith("is_") else reply_on_telegram()
+    message = await make(kind)
     assert "numbat" in message.quoted
     for name in ("docs", "team"):
         (tmp_path / name).mkdir()
@@ -64,5 +100,5 @@ async def test_words_of_a_closed_answer_are_not_taken_up(tmp_path: Path, kind: s
         bot.processor.handler_for(OtherBot("telegram"))
         await bot.processor.handler_for(bot.adapter(message.key.platform))(message)
         await bot.processor.join()
-        rows = await bot.journal.database.fetch_all(select(messages.c.quotes_bot))
-    assert [row.quotes_bot for row in rows] == [True]
+        rows = await bot.journal.database.fetch_all(select(messages.c.quotes_bot, messages.c.quoted_authors))
+    assert [(row.quotes_bot, row.quoted_authors) for row in rows] == [(True, None)]

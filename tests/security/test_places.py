@@ -363,6 +363,7 @@ REPOSITORIES = (
 READING = ("get_", "find_", "list_", "begin_answer")
 # They return ids, numbers, times or labels.
 WORDLESS_READERS = {
+    "TaughtAnswerRepository.list_document_names",
     "ChatHistory.get_bot_answers",
     "ChatHistory.get_posting_bot",
     "ChatHistory.get_replied_author",

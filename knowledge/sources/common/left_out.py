@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from urllib.parse import urlsplit
 
 from core.errors import SourceError
 from core.formatting import strip_source_prefix
@@ -31,6 +32,18 @@ def find_left_out(name: str, source: SourceSettings, paths: Iterable[str]) -> Co
         _log.error("source.failed", source=name, error=strip_source_prefix(name, str(error)))
         return frozenset(paths)
     return frozenset(path for path in paths if not globs.matches(_find_place(source, path)))
+
+
+def find_excluded(name: str, source: SourceSettings, urls: Iterable[str]) -> Collection[str]:
+    """Return those of some addresses, which pages of a website name as their own, that its globs exclude."""
+    if not isinstance(source, WebsiteSource) or not source.exclude:
+        return ()
+    try:
+        globs = AddressGlobs(name, source.include, source.exclude)
+    except SourceError as error:
+        _log.error("source.failed", source=name, error=strip_source_prefix(name, str(error)))
+        return frozenset(urls)
+    return frozenset(url for url in urls if globs.excludes(urlsplit(url).path or "/"))
 
 
 def find_private(

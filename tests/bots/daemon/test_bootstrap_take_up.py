@@ -56,7 +56,7 @@ async def test_a_refresh_that_ends_during_a_take_up_is_known_afterwards(
     settings: Settings, tmp_path: Path, store: Store, embedder: WordEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with opened(settings, store, embedder) as (app, live):
-        scheduler = app.make_refresh_scheduler(live.overrides._database)
+        scheduler = app.make_refresh_scheduler(live.overrides.database)
 
         async def purge(*_: object) -> Sequence[str]:
             """Let the refresh end after the new library has read all, and before it answers."""

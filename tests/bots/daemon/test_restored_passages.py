@@ -247,6 +247,21 @@ async def test_what_a_source_is_about_is_not_told_of_another_one(tmp_path: Path,
         assert not await library.route("launcher")
 
 
+async def test_what_another_process_has_closed_is_about_is_not_told(tmp_path: Path) -> None:
+    """A search has found it to be closed before the titles are loaded again."""
+    write_folders(tmp_path)
+    own = configure(tmp_path, docs={"path": tmp_path / "open"})
+    async with open_app(own, embedder=WordEmbedder(), parser=ThreadParser()) as daemon:
+        library = daemon.library
+        await daemon.refresh()
+        assert "docs" in library.titles()
+        await find(configure(tmp_path, docs={"path": tmp_path / "all", **CLOSED}), is_refreshed=True)
+        async with asyncio.timeout(20):
+            while (await library.match_words("launcher", 9)).passages:
+                await asyncio.sleep(0.1)
+        assert "docs" not in library.titles()
+
+
 @asynccontextmanager
 async def opened(settings: Settings) -> AsyncIterator[App]:
     database = await Database.open(settings.data_dir / "journal.db")

@@ -16,6 +16,7 @@ from bots.common.diagnosis import Scope
 from bots.discord.adapter import DiscordAdapter
 from bots.discord.diagnosis import diagnose
 from core.errors import PlatformError
+from core.messaging.feedback.handoff import ASK_ABOUT_THIS
 from core.types import Message
 from tests.support.discord_helpers import PACE, Inbox, Positions, listening, settings
 from tests.support.peers.discord import PRIVATE, Author, DiscordPeer
@@ -155,6 +156,46 @@ async def test_what_a_thread_was_opened_below_is_quoted_to_the_first_question(pe
     assert [message.quotes_bot for message in inbox.messages] == [False, False, False, False, True]
     # Whose words it brings: they are forgotten with them.
     assert [message.quoted_authors for message in inbox.messages] == [(), (OTHER_BOT.id,), (), (), ()]
+
+
+async def test_a_forward_is_of_who_wrote_it_there(peer: DiscordPeer, make: Make) -> None:
+    """Discord names nobody; what the bot may not read, or is deleted, is nobody's."""
+    inbox = Inbox()
+    async with listening(peer, make(), inbox.receive):
+        channel_id, closed, hidden = (peer.channel() for _ in range(3))
+        peer.channels[hidden].lacking.add("view")
+        ours = await peer.say(closed, "It is numbat.", author=peer.me)
+        hers = await peer.say(closed, "It is wombat.", author=BEA)
+        unseen = await peer.say(hidden, "It is koala.", author=BEA)
+        forwards = []
+        for channel, original in ((closed, ours), (closed, hers), (hidden, unseen), (hidden, unseen), (closed, "5")):
+            reference = {"type": 1, "channel_id": channel, "message_id": original}
+            snapshots = [{"message": {"content": "It is an animal."}}]
+            forward = {"message_reference": reference, "message_snapshots": snapshots}
+            forwards.append(await peer.say(channel_id, "", author=BEA, **forward))
+        await peer.say(channel_id, f"{peer.mention} what does this mean?", reply_to=forwards[0])
+        await peer.say(channel_id, f"{peer.mention} and this?", reply_to=forwards[2])
+        thread = await peer.thread(channel_id, below=forwards[0])
+        await peer.say(thread, f"{peer.mention} what is it?")
+        await inbox.until_true(lambda: len([item for item in inbox.messages if item.addressed]) == 3)
+    found = [item.quoted_authors for item in inbox.messages if "animal" in item.quoted]
+    assert found == [(peer.me.id,), (BEA.id,), (), (), (), (peer.me.id,), (BEA.id,), (peer.me.id,)]
+    statuses = [call.status for call in peer.get_calls("GET /channels/{}/messages/{}")]
+    assert statuses.count(403) == 1, "what was refused is not asked for again"
+
+
+async def test_a_command_in_the_menu_of_a_forward_is_about_who_wrote_it(peer: DiscordPeer, make: Make) -> None:
+    inbox = Inbox()
+    async with listening(peer, make(), inbox.receive):
+        channel_id, closed = peer.channel(), peer.channel()
+        ours = await peer.say(closed, "It is numbat.", author=peer.me)
+        reference = {"type": 1, "channel_id": closed, "message_id": ours}
+        snapshots = [{"message": {"content": "It is numbat."}}]
+        forward = await peer.say(channel_id, "", author=BEA, message_reference=reference, message_snapshots=snapshots)
+        await peer.choose(channel_id, forward, ASK_ABOUT_THIS)
+        await inbox.until_true(lambda: any(item.command == "ask" for item in inbox.messages))
+    [asked] = [item for item in inbox.messages if item.command == "ask"]
+    assert (asked.quoted, asked.quoted_authors) == ("It is numbat.", (peer.me.id,))
 
 
 async def test_in_a_thread_mentions_and_replies_address_and_the_rest_may_follow(peer: DiscordPeer, make: Make) -> None:

@@ -106,7 +106,8 @@ def test_the_words_of_a_forward_are_not_the_forwarders() -> None:
 
 
 def test_ones_own_poll_and_preview_are_quoted() -> None:
-    assert (message("help me vote", poll=POLL).quoted) == "Which database?\nSQLite\nPostgreSQL"
+    voting = message("help me vote", poll=POLL)
+    assert (voting.quoted, voting.quoted_authors) == ("Which database?\nSQLite\nPostgreSQL", (voting.author_id,))
     linked = message("see https://a.example", embeds=[{"type": "link", "description": "A page"}])
     assert (linked.text, linked.quoted, linked.is_forwarded) == ("see https://a.example", "A page", False)
     sticker = message(sticker_items=[{"id": "1", "name": "Wave", "format_type": 1}])

@@ -169,8 +169,9 @@ def test_commands(text: str, expected: tuple[str, str]) -> None:
     results = from_command(values, ME)
     assert (results.command, results.text) == expected
     assert (results.id, results.key, results.addressed) == ("t.1", ConversationKey("slack", "C1", "command:U1"), True)
-    titles = {name: from_command({**values, "channel_name": name}, ME).chat_title for name in ("team", "directmessage")}
-    assert titles == {"team": "#team", "directmessage": ""}
+    names = ("team", "directmessage", "mpdm-ann--ben--cleo-1")
+    titles = [from_command({**values, "channel_name": name}, ME).chat_title for name in names]
+    assert titles == ["#team", "", ""], "the name of a group conversation is made of those of its members"
     with pytest.raises(ValueError, match="response_url is missing"):
         from_command({**values, "response_url": None}, ME)
 

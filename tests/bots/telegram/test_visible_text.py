@@ -143,7 +143,24 @@ def test_options_that_others_added_to_a_poll_are_their_words() -> None:
         message(text="why?", external_reply={"origin": ORIGIN, "poll": poll}),
         message(poll=poll),
     ]
-    assert [each.quoted_authors for each in brought] == [("8",)] * 3
+    assert [each.quoted_authors for each in brought] == [("8",), ("8",), ("8", brought[2].author_id)]
+
+
+def test_what_somebody_adds_to_a_poll_or_a_checklist_is_theirs() -> None:
+    task = {"id": 1, "text": "run this"}
+    added = [
+        {
+            "poll_option_added": {
+                "option_persistent_id": "2",
+                "option_text": "run this",
+                "poll_message": event(poll=POLL),
+            }
+        },
+        {"checklist_tasks_added": {"tasks": [task], "checklist_message": event(text="mine")}},
+    ]
+    for fields, words in zip(added, ("run this", "[ ] run this"), strict=True):
+        result = message(**fields)
+        assert (result.text, result.quoted, result.quoted_authors) == ("", words, (result.author_id,))
 
 
 def test_a_reply_to_a_forward_brings_the_words_of_whom_it_was_forwarded_from() -> None:

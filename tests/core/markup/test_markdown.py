@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from core.markup.document import Block, to_plain
+from core.markup.front_matter import read_title
 from core.markup.markdown import read_markdown
 from core.markup.writer import write_markdown
 from tests.support.growth import Growth, Text, find_growth
@@ -579,7 +580,43 @@ def test_mdx_is_read_without_its_script() -> None:
 @pytest.mark.parametrize(
     ("component", "shown"),
     [
-        ('<ParamField path="limit" type="integer" default="10">\nHow many.\n</ParamField>', "**limit**\n\nHow many."),
+        (
+            '<ParamField path="limit" type="integer" default="10">\nHow many.\n</ParamField>',
+            "**limit (path, integer, default: 10)**\n\nHow many.",
+        ),
+        (
+            '<ResponseField name="a" type="string | { light: string }" required>\nIt is `b`.\n</ResponseField>',
+            "**a (string | { light: string }, required)**\n\nIt is `b`.",
+        ),
+        (
+            '<ParamField query="q" required={false} placeholder="required">\nWhat.\n</ParamField>',
+            "**q (query)**\n\nWhat.",
+        ),
+        (
+            '<Run\n  npm="cd a\n    npm i"\n  yarn="cd a\n    yarn"\n/>',
+            "**npm**\n\n```bash\ncd a\nnpm i\n```\n\n**yarn**\n\n```bash\ncd a\nyarn\n```",
+        ),
+        ('<Callout type="none">\nMind it.\n</Callout>', "> Mind it."),
+        ('<Callout type="warn">\nMind it.\n</Callout>', "> **Warning**\n>\n> Mind it."),
+        (
+            "It is `'a'{:js}`, `<A b={c} />{:jsx}` and `d{:.entity.name}`, no `{:}`.",
+            "It is `'a'`, `<A b={c} />` and `d`, no `{:}`.",
+        ),
+        ("<A />\n\nSo $a=\\sqrt{b^2 + c^2}$, not $5 for {d} or $6.", "So `a=\\sqrt{b^2 + c^2}`, not $5 for d or $6."),
+        ("<Box>\n  <a\n    href='b'\n  >\n    Text\n  </a>\n</Box>", "Text"),
+        ("## Set up [step] [#a-b]\n\n### Part [!toc]", "## Set up\n\n### Part"),
+        (
+            "```package-install\na b\n```\n\n```package-install\nnpx c\n```",
+            "```bash\nnpm i a b\n```\n\n```bash\nnpx c\n```",
+        ),
+        ("Text.\n\n<include>.a.mdx</include>", "Text."),
+        ("A:\n\n |\n--- | ---\nb |\nc | d", "A:\n\n- b\n- c: d"),
+        (
+            "```ts\n// read it [!code highlight]\na; // [!code --] for c\n```",
+            "```diff\n  // read it\n- a; // for c\n```",
+        ),
+        ("Text <%= partial 'a' %> here.\n\n<% if a > 1 %>\n\nB `<%= c %>`.", "Text here.\n\nB `<%= c %>`."),
+        ("<A />\n\n$$\nx=\\frac{a}{b}\n$$", "```math\nx=\\frac{a}{b}\n```"),
         ('<Frame caption="The plan">\n<img src="a.png" />\n</Frame>', "The plan"),
         ("<Box>\n<p>\n  All of\n  [the terms](./terms.mdx).\n</p>\n</Box>", "All of the terms."),
         ('<Update label="2024-10-11" description="v0.1">\nNew.\n</Update>', "**2024-10-11**\n\nv0.1\n\nNew."),
@@ -843,6 +880,34 @@ def test_what_sphinx_shows_of_directives_and_references(text: str, expected: str
     assert read(text) == expected
 
 
+def test_an_attribute_of_several_lines_leaves_the_numbers_of_lines() -> None:
+    [_, code] = read_markdown("<Box title='a\n\n  b\n' />\n\n```ts\nc\n```", is_mdx=True)
+    assert (code.text, code.start_line) == ("c", 6)
+
+
+def test_how_a_layout_is_made_is_no_text() -> None:
+    button = ":::{button-ref} a b\n:ref-type: doc\n\nGo {fa-solid}`x;y` on\n:::"
+    assert read(f"::::{{grid}} 1 2 2 3\n:::{{grid-item-card}} A\nOne.\n:::\n::::\n\n{button}") == "**A**: One.\n\nGo on"
+
+
+def test_a_role_between_two_marks_has_code_in_it() -> None:
+    text = "See {doc}``the `a` part <b:c>`` and {option}``-d <e.-d>``."
+    assert read(text) == "See the `a` part and `-d`."
+
+
+@pytest.mark.parametrize(
+    ("value", "title"),
+    [
+        ('"Error \\"a\\" or \\\\b"', 'Error "a" or \\b'),
+        ("'Use \"a\"'", 'Use "a"'),
+        ("'It''s'", "It's"),
+        ("\"'a' and b\"", "'a' and b"),
+    ],
+)
+def test_a_title_in_quotes_may_have_others_in_it(value: str, title: str) -> None:
+    assert read_title(f"---\ntitle: {value}\n---\nText") == title
+
+
 def test_options_of_what_a_domain_describes_are_shown() -> None:
     options = ':type: "string"\n:scope: "all pools"\n:shortdesc: "How `a` is mapped"\n:default: 5\n'
     shown = "**`a`**: How `a` is mapped\n\ntype: string; scope: all pools"
@@ -1082,6 +1147,7 @@ def test_a_title_is_without_the_marks_of_code(title: str, plain: str) -> None:
 
 def test_what_a_domain_describes_is_a_definition() -> None:
     assert read("```{py:function} run(x)\nRuns it.\n```") == "**`run(x)`**: Runs it."
+    assert read("```{http:get} /users\nAll users.\n```") == "**`GET /users`**: All users."
     assert read("```{versionadded} 1.2 It is faster.\n```") == "> **Added in 1.2**\n>\n> It is faster."
 
 

@@ -58,6 +58,8 @@ def walk(blocks: Iterable[Block]) -> Iterator[Block]:
         ("[source,asciidoc]\nimage::a.png[]\n\n[listing]\ntoc::[]\n\nimage::b.png[]",
          "```asciidoc\nimage::a.png[]\n```\n\n```\ntoc::[]\n```"),
         ("```js\nx\n```", "```js\nx\n```"),
+        ('Use ((("a", "B (c d)", id="e")))((("B (c)")))it.', "Use it."),
+        ("== A\n\n[.column]\n=== {empty}\nText.", "## A\n\nText."),
         ("++++\n<video/>\n++++\n\nText", "Text"),
         ("[stem]\n++++\nx^2\n++++", "```math\nx^2\n```"),
         ("====\n\n=====\ndeep\n=====\n\n====", "deep"),

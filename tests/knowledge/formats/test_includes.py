@@ -62,6 +62,8 @@ export function CodeB() {
 }
 """
 FILES = {
+    "docs/parts.mdx": '<section id="a">\nOne.\n</section>\n\n<section id="b">\nTwo.\n</section>\n',
+    "m.cmake": "#[=[.rst:\nTitle\n=====\n#]=]\n\nset(a b)\n",
     "docs/part.rst": "One.\n\n.. begin\n\nTwo.",
     "docs/part.md": "---\ntitle: x\n---\nOne.\n\nTwo.",
     "docs/rules.md": "One.\n\n---\n\nTwo.\n\n---\n\nThree.",
@@ -106,6 +108,7 @@ def expand(path: str, kind: str, text: str) -> str:
         (".. include:: part.md\n   :parser: myst_parser.sphinx_\n\nB",
          "\n.. markdown::\n\n   One.\n   \n   Two.\n\n\nB"),
         ("- a\n\n  .. mdinclude:: part.md\n     :end-before: Two", "- a\n\n\n  .. markdown::\n\n     One.\n     \n"),
+        (".. cmake-module:: ../m.cmake", "\nTitle\n=====\n"),
         (".. include:: part.md\n   :literal:\n   :end-before: Two", "\n.. code-block::\n\n   One.\n\n"),
     ],
 )  # fmt: skip
@@ -122,6 +125,10 @@ def test_restructuredtext(text: str, expected: str) -> None:
         ("```{include} part.md\n---\nend-before: Two\n---\n```\nB", "One.\n\nB"),
         ("```{literalinclude} app.py\n:lines: 4-5\n```\nB", "```python\ndef run():\n    return 1\n```\nB"),
         ("```{literalinclude} fence.md\n```", "````\n```\ncode\n```\n````"),
+        ("<include>./part.md</include>\nB", "One.\n\nTwo.\nB"),
+        ("  <include>parts.mdx#b</include>", "  Two."),
+        ("<include cwd meta='title=\"a.js\"'>\n  app.js#r\n</include>", '```javascript title="a.js"\nlet b;\n```'),
+        ("<include>missing.md</include>", "<include>missing.md</include>"),
         ('--8<-- "part.md"', "One.\n\nTwo."),
         ('--8<-- "rules.md"', "One.\n\n---\n\nTwo.\n\n---\n\nThree."),
         ('  --8<-- "docs/s.md:x"', "  b"),
