@@ -42,10 +42,9 @@ _TOKEN = re.compile(
     r"^(?:(?P<lead>[ \t>]*+(?>(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*))(?P<fence>`{3,}+(?=[^`\n]*$)|~{3,}+)[^\n]*$"
     r"|(?P<definition>[ ]{0,3}\[[^\[\]\n]{1,300}\]:[ \t]+)[^\n{]{0,500}\{[{%][^\n]*$"
     r"|(?P<line_note>%%[ \t]*\n(?>(?:(?!%%)[^\n]*+\n)*)%%[ \t]*$"
-    # What mkdocstrings puts there, with its options, and the name of a rule.
+    # What mkdocstrings puts there, with its options.
     r"|:::[ \t]+(?:[\w.]{1,200}[ \t]*\n(?>[ \t]*\n)*[ ]{4}(?:handler|options|rendering|selection):[^\n]*\n"
     r"(?>(?:[ ]{4}[^\n]*|[ \t]*)\n)*|\w{1,100}(?:\.\w{1,100}){1,20}[ \t]*$)"
-    r"|r\[[\w.-]{1,200}\][ \t]*$"
     # What Fumadocs could not include.
     r"|<include(?:[ \t][^<>\n]{0,300})?>[^<>]{1,300}</include>[ \t]*$"
     r"|---type-table---[ \t]*\n[^\n]{0,300}\n---end---[ \t]*$)"

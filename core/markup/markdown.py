@@ -113,25 +113,23 @@ def read_markdown(
     text: str,
     read_rst: Reader | None = None,
     *,
-    has_indented_code: bool = True,
     is_mdx: bool = False,
     names: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Block, ...]:
     """Return the blocks of a document in Markdown; a title in its front matter is its heading where it has no other.
 
-    Takes linear time for any text. `read_rst` reads what Markdown holds of reStructuredText. Without
-    `has_indented_code`, what is indented is prose. `names` are the titles of what its references lead to elsewhere, by
-    the references.
+    Takes linear time for any text. `read_rst` reads what Markdown holds of reStructuredText. `names` are the titles of
+    what its references lead to elsewhere, by the references.
 
     >>> [block.text for block in read_markdown("# Start\\n\\nRead *on*, [here](a.md). <!-- no -->")]
     ['Start', 'Read *on*, here.']
     """
     text = fill_values(text, names)
     source = read_source(text, is_mdx=is_mdx)
-    has_indented_code = has_indented_code and not source.is_mdx
     body = "\n".join(source.lines)
     kernel = _KERNEL.search(text[:MAX_HEAD_CHARS])
-    parser = make_parser(body, has_indented_code=has_indented_code)
+    # In MDX, what is indented within a component is no code.
+    parser = make_parser(body, has_indented_code=not source.is_mdx)
     reader = _Reader(parser, read_rst, kernel[1].lower() if kernel else "")
     blocks = reader.read_document(source.lines, source.numbers, {**names, **read_substitutions(text)})
     # A page that shows what other files say, as of an API, has nothing else to be found by.

@@ -54,9 +54,6 @@ def labels(text: str) -> list[tuple[str, str]]:
         ("`two\nlines`", "`two lines`"),
         ("<https://x.org> and https://y.org", "https://x.org and https://y.org"),
         ("(label)=\nText.", "Text."),
-        ("r[items.fn.intro]\nA function.", "A function."),
-        ("r[asm]\n\nText with r[0].", "Text with r[0]."),
-        ("r[a-b]\n[The site](https://x.org) has `r[a]`.", "[The site](https://x.org) has `r[a]`."),
         ("See [the handler][panic.handler] and [`run`][crate::run].", "See the handler and `run`."),
         ("Call [`run`], [`a`][], [a::Run] or [it][`b`]; see [x].", "Call `run`, `a`, a::Run or it; see [x]."),
         (
@@ -691,7 +688,6 @@ def test_mdx_is_read_without_its_script() -> None:
             "```mdx-code-block\n   <Term />\n```\n\n2. Stop.\n\n</TabItem>\n</Tabs>\n````\n\nEnd.",
             "**Go**\n\n1. Run:\n\n   ```sh\n   go\n   ```\n\n2. Stop.\n\nEnd.",
         ),
-        ("Text:\nr[a.b]\nmore `r[a]`\n- item\nr[c]\n### H", "Text:\n\nmore `r[a]`\n\n- item\n\n### H"),
         ("~~~mdx-code-block\n<Box>\nText.\n</Box>\n~~~", "Text."),
         (
             'Run:\n\n<CodeBlock className="language-sh">{`cat << EOF\n  a: \\`b\\`\nEOF`}</CodeBlock>\n\nText.',
