@@ -1,8 +1,8 @@
-"""Bullets of lists on printed pages that are drawn and no text."""
+"""Signs of printed pages that are drawn and no text: bullets of lists, and underscores."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import dropwhile, pairwise
 
 from knowledge.formats.page_segments import LABELS, Glyph
@@ -17,6 +17,9 @@ MAX_SEGMENTS = 1_000
 MIN_BULLET = 0.15
 MAX_BULLET = 0.6
 MAX_BULLET_GAP = 1.5
+MAX_RULE = 0.15
+MIN_RULE = 0.25
+MAX_RULE_WIDTH = 0.7
 # Of the larger side of a bullet, its sides may differ so much.
 MAX_DIFFERENCE = 0.25
 # How far what is drawn may reach beyond the gap that it stands in, in points.
@@ -24,7 +27,7 @@ MAX_BEYOND = 1.0
 
 
 def add_drawn(segments: Iterable[list[Glyph]], boxes: Iterable[Box]) -> list[list[Glyph]]:
-    """Return the characters of a page with the bullets that are drawn among its lines and areas."""
+    """Return the characters of a page with those that are drawn among its lines and areas."""
     read = [glyphs for glyphs in segments if any(not glyph[0].isspace() for glyph in glyphs)]
     if not 0 < len(read) <= MAX_SEGMENTS:
         return read
@@ -37,6 +40,8 @@ def add_drawn(segments: Iterable[list[Glyph]], boxes: Iterable[Box]) -> list[lis
         for number, glyphs in enumerate(read):
             if _is_bullet(box, glyphs, sizes[number]):
                 bullets[number] = box
+            elif _is_underscore(box, glyphs, sizes[number]):
+                read[number] = list(_insert(box, glyphs))
     lefts = sorted({round(box[0] + box[2]) for box in bullets.values()})
     for number, (left, _, right, _) in bullets.items():
         sign = BULLETS[min(_find_level(lefts, round(left + right)), len(BULLETS) - 1)]
@@ -71,3 +76,36 @@ def _find_text(glyphs: Sequence[Glyph]) -> int:
     """Return where the text of a line begins: behind the icon of a note."""
     text = dropwhile(lambda number: glyphs[number][0].isspace() or glyphs[number][0] in LABELS, range(len(glyphs)))
     return next(text, 0)
+
+
+def _is_underscore(box: Box, glyphs: Sequence[Glyph], size: float) -> bool:
+    """Return whether a short rule stands between two letters, at their feet."""
+    left, bottom, right, top = box
+    if top - bottom > MAX_RULE * size or not MIN_RULE * size < right - left < MAX_RULE_WIDTH * size:
+        return False
+    line_bottom = glyphs[0][2]
+    if not line_bottom - MAX_BEYOND < bottom < line_bottom + MAX_BULLET * size / 2:
+        return False
+    placed = [glyph for glyph in glyphs if not glyph[0].isspace()]
+    before = [glyph for glyph in placed if glyph[3] <= left + MAX_BEYOND]
+    after = [glyph for glyph in placed if glyph[1] >= right - MAX_BEYOND]
+    return (
+        len(before) + len(after) == len(placed)
+        and bool(before and after)
+        and left - before[-1][3] < MAX_BEYOND
+        and after[0][1] - right < MAX_BEYOND
+        and after[0][0].isalnum()
+    )
+
+
+def _insert(box: Box, glyphs: Sequence[Glyph]) -> Iterator[Glyph]:
+    """Yield the characters of a line with an underscore instead of the space where it is drawn."""
+    left, _, right, _ = box
+    is_open = True
+    for glyph in glyphs:
+        is_behind = glyph[1] >= right - MAX_BEYOND
+        if is_open and is_behind and not glyph[0].isspace():
+            yield ("_", left, glyph[2], right, glyph[4])
+            is_open = False
+        if not glyph[0].isspace() or not is_open or glyph[3] <= left - MAX_BEYOND:
+            yield glyph

@@ -1,4 +1,4 @@
-"""Bullets of lists on printed pages that are drawn."""
+"""Signs of printed pages that are drawn: bullets of lists, and underscores of names."""
 
 from __future__ import annotations
 
@@ -38,3 +38,9 @@ def test_what_is_drawn_elsewhere_is_no_bullet() -> None:
     # Too far from its line, above it, too wide, and too large.
     areas = [(20.0, 721.5, 4.0, 4.0), (60.0, 730.0, 4.0, 4.0), (58.0, 641.5, 9.0, 4.0), (58.0, 636.0, 12.0, 12.0)]
     assert read_page(page, *areas) == "a disk\n\na network"
+
+
+def test_a_short_rule_between_words_is_an_underscore() -> None:
+    page: list[Drawing] = [(50, 720, 10, "call"), (70.5, 720, 10, "load"), (95, 720, 10, "or"), (110, 720, 10, "stop")]
+    # One between two words, and one that underlines a word.
+    assert read_page(page, (65.4, 719.0, 4.8, 0.5), (95.0, 718.5, 5.0, 0.5)) == "call_load or stop"
