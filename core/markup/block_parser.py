@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from markdown_it import MarkdownIt
+from markdown_it.common.utils import normalizeReference
 from markdown_it.rules_block import StateBlock, list_block
 from mdit_py_plugins.amsmath import amsmath_block
 from mdit_py_plugins.deflist import deflist_plugin
@@ -51,6 +52,9 @@ _SLASHES = re.compile(r"(/{3,})[ \t]++([\w-]++)(?:[ \t]*+\|[ \t]*+(.*))?$")
 # The border of a table that is drawn with plus signs. Nobody writes one of more columns.
 _BORDER = re.compile(r"\+(?:[-=:]{2,}\+){1,60}[ \t]*$")
 _COLONS = re.compile(r"(:{3,})[ \t]*(.*)")
+# The text of a heading, and the name of what a link may be given by.
+_HEADING = re.compile(r"#{1,6}[ \t]+([^\n{]{1,300}?)[ \t]*(?:\{[^{}\n]*\}[ \t]*)?$")
+_DEFINED = re.compile(r"[ ]{0,3}\[([^\[\]\n]{1,300})\]:")
 _MARKER = re.compile(r"^(?:[ \t]*(?:[-*+>]|\d{1,9}[.)])(?=[ \t]))+[ \t]*", re.MULTILINE)
 
 
@@ -294,3 +298,14 @@ def _is_within(state: StateBlock, start: int, end: int, size: int, following: di
         found = (line for line, text in texts if text.startswith(colons) and not text.startswith(colons + ":"))
         following[size] = next(found, end - 1)
     return _get_line(state, following[size]) == colons
+
+
+def name_headings(lines: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Return the links to the headings of a document that Pandoc makes of their texts in brackets.
+
+    >>> list(name_headings(["# Set up {.a}", "[Use]: b.md", "## Use"]))
+    ['SET UP']
+    """
+    names = {normalizeReference(heading[1]) for line in lines if (heading := _HEADING.match(line))}
+    defined = {normalizeReference(match[1]) for line in lines if (match := _DEFINED.match(line))}
+    return {name: {"href": "#", "title": ""} for name in names - defined}

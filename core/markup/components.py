@@ -25,6 +25,7 @@ from core.markup.attributes import (
     strip_objects,
 )
 from core.markup.front_matter import read_front_matter
+from core.markup.templates import show_escaped
 
 # Nobody writes inline code, or a tag of a template, that is longer.
 MAX_SPAN_CHARS = 2000
@@ -48,7 +49,12 @@ _TOKEN = re.compile(
     r"|default\s+(?:function|class|[({\w.]+[({;])|[{*]))))"
     r"|(?P<ticks>`+)"
     r"|(?P<comment><!--|\{/\*)"
-    r"|(?P<note>(?<!\S)%%(?=\S)[^%\n]{1,1000}%%(?!\S)|\{(?:>>[^{}\n]{0,1000}<<|--[^{}\n]{0,1000}--|#-?\s[^{}]{0,1000}#)\})"
+    r"|(?P<note>(?<!\S)%%(?=\S)[^%\n]{1,1000}%%(?!\S)|\{(?:>>[^{}\n]{0,1000}<<|--[^{}\n]{0,1000}--|#-?\s[^{}]{0,1000}#)\}"
+    # The name of an icon, which GitBook keeps in its tag.
+    r"|<i[ ]class=\"fa[\w -]{0,60}\">:[\w-]{1,60}:</i>"
+    # What kramdown leaves out, and where it reads no Markdown.
+    r"|\{::comment\}(?>(?:[^{]|\{(?!:/)){0,2000})\{:/(?:comment)?\}"
+    r"|\{:(?::(?:nomarkdown|options)\b|/(?:nomarkdown|comment)?(?=\}))[^{}\n]{0,200}\})"
     r"|(?P<template>\{(?:%|\{[%<])-?[ \t]*+(?P<end>/|end)?[ \t]*+(?P<block>[A-Za-z][\w-]*+)"
     r"(?P<arguments>[^{}]{0,500}?)-?[%>]\}\}?)"
     # A name alone is a value, which is filled in later.
@@ -115,7 +121,7 @@ class MarkdownSource:
     is_mdx: bool = False
 
 
-def read_source(text: str, *, is_mdx: bool = False) -> MarkdownSource:
+def read_source(text: str, *, is_mdx: bool = False, generator: str = "") -> MarkdownSource:
     """Return a document as lines of Markdown without front matter, comments, and the syntax of MDX and templates.
 
     What is not known to be MDX is read as such where it uses it.
@@ -127,10 +133,10 @@ def read_source(text: str, *, is_mdx: bool = False) -> MarkdownSource:
         lines = list(_unwrap_mdx(lines))
     first_line, title, title_line = read_front_matter(lines)
     body = "\n".join(lines[first_line - 1 :])
-    rewriter = _Rewriter(body, first_line, is_mdx=is_mdx)
+    rewriter = _Rewriter(body, first_line, is_mdx=is_mdx, generator=generator)
     rewriter.run()
     if rewriter.has_components and not is_mdx:
-        rewriter = _Rewriter(body, first_line, is_mdx=True)
+        rewriter = _Rewriter(body, first_line, is_mdx=True, generator=generator)
         rewriter.run()
     return MarkdownSource(rewriter.lines, rewriter.numbers, title, title_line, rewriter.is_mdx)
 
@@ -160,6 +166,7 @@ class _Rewriter:
     text: str
     number: int
     is_mdx: bool
+    generator: str = ""
     has_components: bool = False
     lines: list[str] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
@@ -231,7 +238,7 @@ class _Rewriter:
                 # Code ends what is above it: also HTML, which Markdown reads up to a blank line, and at any indent.
                 self._end_line()
             end = self._find_code_end(token)
-            self._emit(self.text[token.start() : end])
+            self._emit(show_escaped(self.text[token.start() : end], self.generator))
             return end
         if token["comment"]:
             return self._skip_comment(token)

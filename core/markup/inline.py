@@ -80,10 +80,6 @@ _SHORT_FORMULA = re.compile(
 _NAME_BLANK = re.compile(r"(?<!\d)[-_]|[-_](?!\d)")
 # Where a role leads to, behind what it shows.
 _TARGET = re.compile(r"(?<=\S)[ ]?<[^<>]{1,300}>$")
-# A value that is set before markup is read, and what Jekyll does not look for one in.
-_VALUE = re.compile(
-    r"\{%-?[ \t]*raw[ \t]*-?%\}(?>(?:[^{]|\{(?!%-?[ \t]*endraw\b))*)|\{\{-?[ ]*(?P<name>[\w.-]{1,80}?)[ ]*-?\}\}"
-)
 # What begins an address of MyST: of the project, or of the inventory of another one.
 _MYST = re.compile(r"(?:project|inv):")
 _PROJECT = re.compile(r"^[\w.-]{1,60}:(?=[^\s:])")
@@ -504,26 +500,6 @@ def to_title(text: str) -> str:
     'Speed up solve() and x'
     """
     return to_plain(_ROLE.sub(write_role, _ATTRIBUTES.sub("", _HEADING_NAME.sub("", text))))
-
-
-def fill_values(text: str, names: Mapping[str, str]) -> str:
-    """Return a document with the values that are set before its markup is read, also in code; what is raw has none.
-
-    The names of such values end with their braces, as those of a site of Jekyll do.
-
-    >>> fill_values("`{{ a }}` {{b}} {{c}}d", {"{{a}}": "1", "{{b": "2", "{{c}}": "c"})
-    '`1` {{b}} {{c}}d'
-    """
-    is_filled = any(name.endswith("}}") for name in names)
-    return _VALUE.sub(lambda match: _find_value(match, names), text) if is_filled else text
-
-
-def _find_value(match: re.Match[str], names: Mapping[str, str]) -> str:
-    name = match["name"] or ""
-    value = names.get(f"{{{{{name}}}}}", match[0])
-    # Where nobody knows it, its name would be one with a word beside it.
-    before, after = match.string[match.start() - 1 : match.start()], match.string[match.end() : match.end() + 1]
-    return match[0] if value == name and (before.isalnum() or after.isalnum()) else value
 
 
 def name_label(label: str) -> str:

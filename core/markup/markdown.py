@@ -6,7 +6,7 @@ import csv
 import re
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import replace
-from itertools import compress, pairwise
+from itertools import pairwise
 from textwrap import dedent
 from types import MappingProxyType
 from typing import Any
@@ -14,8 +14,8 @@ from typing import Any
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from core.markup.block_parser import make_parser
-from core.markup.collector import BlockCollector, make_item
+from core.markup.block_parser import make_parser, name_headings
+from core.markup.collector import BlockCollector, make_item, split_tabs
 from core.markup.components import read_source
 from core.markup.directives import (
     ADMONITIONS,
@@ -38,7 +38,6 @@ from core.markup.inline import (
     clean_inline,
     clean_title,
     escape_tags,
-    fill_values,
     find_picture,
     is_formula,
     name_logo,
@@ -46,7 +45,8 @@ from core.markup.inline import (
     to_title,
     write_code,
 )
-from core.markup.tables import find_piped_rows, join_texts, split_grid, split_piped_rows
+from core.markup.tables import find_piped_rows, join_texts, make_table, split_grid, split_piped_rows
+from core.markup.templates import GENERATOR, PANDOC, fill_values
 
 # Directives within directives that are read; nobody writes that many.
 MAX_DEPTH = 8
@@ -102,6 +102,8 @@ _LABELLED: dict[str, BlockKind] = {
     "grid-item-card": "definition",
     **dict.fromkeys(("group-tab", "margin", "rubric", "sidebar", "tab", "tab-item", "topic"), "tab"),
 }
+# Tabs of Quarto, which begin with headings.
+_HEADED_TABS = "panel-tabset"
 _CODE_GROUPS = frozenset(("code-group", "codegroup"))
 _SENTENCE_ENDS = (".", "!", "?", "。", "！", "？")
 # What divides a card from its head and its foot.
@@ -128,7 +130,7 @@ def read_markdown(
     ['Start', 'Read *on*, here.']
     """
     text = fill_values(text, names)
-    source = read_source(text, is_mdx=is_mdx)
+    source = read_source(text, is_mdx=is_mdx, generator=names.get(GENERATOR, ""))
     has_indented_code = has_indented_code and not source.is_mdx
     body = "\n".join(source.lines)
     kernel = _KERNEL.search(text[:MAX_HEAD_CHARS])
@@ -195,6 +197,8 @@ class _Reader:
         """Return the blocks of all lines, to whose parts references may lead, as to what `names` has."""
         labels = {name: to_title(title) for name, title in _LABEL.findall("\n".join(lines))}
         self._environment["labels"] = {**names, **labels}
+        if names.get(GENERATOR) == PANDOC:
+            self._environment["references"] = name_headings(lines)
         return self.read(lines, numbers)
 
     def read(self, lines: Sequence[str], numbers: Sequence[int], group: str = "") -> tuple[Block, ...]:
@@ -307,7 +311,7 @@ class _Reader:
             return []
         rows = [list(map(self._clean, cells)) for cells in split_piped_rows(lines[first:])]
         numbers = [min(start + number, end) for number in range(first)]
-        table = replace(_make_table(rows), start_line=min(start + first, end), end_line=end)
+        table = replace(make_table(rows), start_line=min(start + first, end), end_line=end)
         return [*self.read(lines[:first], numbers), table] if first else [table]
 
     def _read_list(self, token: Token, inner: Sequence[Token]) -> Sequence[Block]:
@@ -344,14 +348,14 @@ class _Reader:
             elif part.type == "inline":
                 rows[-1].append(self._clean(part.content, marks_ways=False))
         start, end = self._get_lines(token)
-        return [replace(_make_table(rows, row_lines), start_line=start, end_line=end)]
+        return [replace(make_table(rows, row_lines), start_line=start, end_line=end)]
 
     def _read_grid(self, token: Token, _: Sequence[Token]) -> Sequence[Block]:
         start, end = self._get_lines(token)
         parts = split_grid(token.content.split("\n"))
         texts = [[join_texts(self.read(cell, [start] * len(cell))) for cell in cells] for _, cells in parts]
         has_names = bool(parts) and parts[0][0]
-        return [replace(_make_table(texts if has_names else [[], *texts]), start_line=start, end_line=end)]
+        return [replace(make_table(texts if has_names else [[], *texts]), start_line=start, end_line=end)]
 
     def _read_definition_body(self, token: Token, _: Sequence[Token]) -> Sequence[Block]:
         start, end = token.map or (0, 0)
@@ -436,6 +440,8 @@ class _Reader:
         title = attribute[1] if attribute else _BRACES.sub("", info if info.startswith("{") else match[2])
         title = title.strip().strip("[]\"'{}")
         blocks = self._read_tabs(lines, numbers) if name == "tabs" else self.read(lines, numbers, name)
+        if name == _HEADED_TABS:
+            blocks = split_tabs(blocks)
         return self._wrap(name, title, blocks, numbers)
 
     def _read_tabs(self, lines: Sequence[str], numbers: Sequence[int]) -> tuple[Block, ...]:
@@ -538,7 +544,7 @@ class _Reader:
         if not rows or not numbers:
             return ()
         table = replace(
-            _make_table([row for row in rows if row or row is rows[0]]), start_line=numbers[0], end_line=numbers[-1]
+            make_table([row for row in rows if row or row is rows[0]]), start_line=numbers[0], end_line=numbers[-1]
         )
         title = self._clean(title)
         caption = Block("paragraph", f"{title}:", start_line=numbers[0], end_line=numbers[0])
@@ -560,19 +566,6 @@ def _iter_groups(tokens: Sequence[Token]) -> Iterator[tuple[Token, Sequence[Toke
             end += 1
         yield token, tokens[position + 1 : end]
         position = end + 1
-
-
-def _make_table(rows: Sequence[Sequence[str]], lines: Sequence[int] = ()) -> Block:
-    """Return a table whose first row are the names of its columns, if they have any; `lines` are those of all rows."""
-    header, *others = map(tuple, rows)
-    # Of a row of pictures, nothing is left.
-    shown = [any(row) for row in others]
-    return Block(
-        "table",
-        header=header if any(header) else (),
-        rows=tuple(compress(others, shown)),
-        row_lines=tuple(compress(lines[1:], shown)),
-    )
 
 
 def _find_label(info: str, *, is_tab: bool) -> str:

@@ -12,9 +12,10 @@ from typing import Any
 
 from core.markup.document import Block
 from core.markup.hidden_code import strip_hidden
-from core.markup.inline import MAX_NOTE_CHARS, MAX_NOTE_MARKS, fill_values, join_lines, name_label, normalize_label
+from core.markup.inline import MAX_NOTE_CHARS, MAX_NOTE_MARKS, join_lines, name_label, normalize_label
 from core.markup.markdown import read_markdown
 from core.markup.tables import join_texts
+from core.markup.templates import fill_values
 from core.markup.writer import MAX_HEADING_LEVEL
 from knowledge.formats.html import read_fragment_blocks
 from knowledge.formats.inline import escape, find_sign, make_code, make_link

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from core.markup.markdown import read_markdown
+from core.markup.templates import GENERATOR, LIQUID, NUNJUCKS, PANDOC, ZOLA
 from core.markup.writer import write_markdown
 
 
@@ -168,3 +169,77 @@ def test_a_line_of_dashes_that_is_escaped_is_no_long_dash() -> None:
 )
 def test_admonitions_of_mdbook(info: str, title: str) -> None:
     assert read(f"```admonish{info}\nText *a*.\n```") == f"> **{title}**\n>\n> Text *a*."
+
+
+@pytest.mark.parametrize(
+    ("generator", "text", "expected"),
+    [
+        (
+            "",
+            "Use `{{</* ref a */>}}`:\n\n```\n{{%/*/* b */*/%}}\n```",
+            "Use `{{< ref a >}}`:\n\n```\n{{%/* b */%}}\n```",
+        ),
+        ("", "Write `\\{{#include a.rs}}` or `{{{< video a >}}}`", "Write `{{#include a.rs}}` or `{{< video a >}}`"),
+        ("", "````\n```{{r, echo=FALSE}}\nx\n```\n````", "````\n```{r, echo=FALSE}\nx\n```\n````"),
+        ("", "```{.md shortcodes=false}\n{{{< a >}}}\n```", "```md\n{{{< a >}}}\n```"),
+        (ZOLA, "`{{/* a() */}}` `{%/* b */%}`", "`{{ a() }}` `{% b %}`"),
+        ("", "`{{/* a() */}}`", "`{{/* a() */}}`"),
+        (
+            LIQUID,
+            "`{% raw %}{{ a }}{% endraw %}`\n\n```\n{%- raw -%}{{ b }}\n{% endraw %}\n```",
+            "`{{ a }}`\n\n```\n{{ b }}\n```",
+        ),
+        (NUNJUCKS, "`{% raw %}{{ a }}{% endraw %}`\n\n```\n{% raw %}\n```", "`{{ a }}`\n\n```\n{% raw %}\n```"),
+        ("", "`{% raw %}{{ a }}{% endraw %}`", "`{% raw %}{{ a }}{% endraw %}`"),
+    ],
+)
+def test_code_is_shown_without_the_escapes_of_its_generator(generator: str, text: str, expected: str) -> None:
+    assert write_markdown(read_markdown(text, names={GENERATOR: generator})) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("---\na: 1\nb:\n  c: 'x y'\n---\n`{{< meta a >}}` {{< meta b.c >}}", "`1` x y"),
+        ('+++\n[params]\na = "1"\n+++\n```\n{{< param "a" >}}\n```\n{{% param b %}}', "```\n1\n```\n\n2"),
+        (
+            "---\na: 1\n---\n`{{{< meta a >}}}`\n\n```{.md shortcodes=false}\n{{< meta a >}}\n```",
+            "`{{< meta a >}}`\n\n```md\n{{< meta a >}}\n```",
+        ),
+        ("Go {{< param c >}}+", "Go +"),
+    ],
+)
+def test_a_page_has_the_values_of_its_front_matter_and_site(text: str, expected: str) -> None:
+    assert write_markdown(read_markdown(text, names={"{{param b}}": "2"})) == expected
+
+
+def test_what_kramdown_and_gitbook_leave_out_is_no_text() -> None:
+    text = "Open {::nomarkdown}<b>{:/}Menu{::nomarkdown}</b>{:/}. {::comment}no{:/comment}{::options toc_levels='2' /}"
+    assert read(text) == "Open Menu."
+    assert read('- <i class="fa-code">:code:</i> Build it') == "- Build it"
+
+
+def test_rows_without_outer_pipes_below_a_short_rule_are_a_table() -> None:
+    text = "Functions:\n\nName | Port | Use\n:--- | :---\n`a|b` | 1 | *c*\nd | 2 |"
+    assert read(text) == "Functions:\n\n| Name | Port | Use |\n|---|---|---|\n| `a\\|b` | 1 | *c* |\n| d | 2 |  |"
+
+
+def test_headings_begin_the_tabs_of_a_tabset() -> None:
+    text = "# A\n\n::: {.panel-tabset}\n\n## R\n\nx\n\n### In\n\n## Python\n\ny\n\n:::\n\nEnd."
+    assert read(text) == "# A\n\n**R**\n\nx\n\n### In\n\n**Python**\n\ny\n\nEnd."
+
+
+def test_pandoc_takes_a_heading_in_brackets_for_a_link_to_it() -> None:
+    text = "# Set *up*\n\n## [New] {.a}\n\nSee [set *up*], [Other] and [Use].\n\n[Use]: https://a.example\n\n## Use"
+    assert "See set *up*, [Other] and [Use](https://a.example)." in write_markdown(
+        read_markdown(text, names={GENERATOR: PANDOC})
+    )
+    assert "See [set *up*]" in read(text)
+
+
+def test_the_columns_of_a_table_that_make_cards_are_not_shown() -> None:
+    text = (
+        "<table><thead><tr><th>Who</th><th data-hidden data-card-target>To</th><th>What</th></tr></thead>"
+        '<tbody><tr><td>All</td><td><a href="a.md">a.md</a></td><td>Read</td></tr></tbody></table>'
+    )
+    assert read(text) == "| Who | What |\n|---|---|\n| All | Read |"
