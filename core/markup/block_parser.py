@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
@@ -14,6 +15,8 @@ from mdit_py_plugins.deflist import deflist_plugin
 from mdit_py_plugins.dollarmath.index import math_block_dollar
 from mdit_py_plugins.footnote import footnote_plugin
 from mdit_py_plugins.myst_blocks.index import target as read_target
+
+from core.markup.inline import CROSS_KINDS
 
 # Quotations, lists and links within each other; what is deeper is one paragraph. The time grows with it.
 MAX_NESTING = 20
@@ -54,6 +57,7 @@ _BORDER = re.compile(r"\+(?:[-=:]{2,}\+){1,60}[ \t]*$")
 _COLONS = re.compile(r"(:{3,})[ \t]*(.*)")
 # The text of a heading, and the name of what a link may be given by.
 _HEADING = re.compile(r"#{1,6}[ \t]+([^\n{]{1,300}?)[ \t]*(?:\{[^{}\n]*\}[ \t]*)?$")
+_CROSS_LABEL = re.compile(r"(?:\{[^{}\n]{0,200}#|[#/%-]\|[ \t]*label:[ \t]*[\"']?)((fig|tbl|lst|eq)-[\w-]{1,100})")
 _DEFINED = re.compile(r"[ ]{0,3}\[([^\[\]\n]{1,300})\]:")
 _MARKER = re.compile(r"^(?:[ \t]*(?:[-*+>]|\d{1,9}[.)])(?=[ \t]))+[ \t]*", re.MULTILINE)
 
@@ -309,3 +313,18 @@ def name_headings(lines: Sequence[str]) -> dict[str, dict[str, str]]:
     names = {normalizeReference(heading[1]) for line in lines if (heading := _HEADING.match(line))}
     defined = {normalizeReference(match[1]) for line in lines if (match := _DEFINED.match(line))}
     return {name: {"href": "#", "title": ""} for name in names - defined}
+
+
+def number_references(lines: Sequence[str]) -> dict[str, str]:
+    """Return what Quarto shows for references to the figures, tables and more of a page: each kind is numbered.
+
+    >>> number_references(["![a](a.png){#fig-a}", "#| label: tbl-b", "{#fig-c}"])
+    {'fig-a': 'Figure 1', 'tbl-b': 'Table 1', 'fig-c': 'Figure 2'}
+    """
+    counts: Counter[str] = Counter()
+    numbers: dict[str, str] = {}
+    for match in (match for line in lines for match in _CROSS_LABEL.finditer(line)):
+        if match[1] not in numbers:
+            counts[match[2]] += 1
+            numbers[match[1]] = f"{CROSS_KINDS[match[2]]} {counts[match[2]]}"
+    return numbers

@@ -78,6 +78,9 @@ _MDX_FENCE = re.compile(rf"[ \t]*(`{{3,}}|~{{3,}}){_MDX_BLOCK}[ \t]*$")
 _CODE_TEMPLATES = frozenset(("highlight", "code-toggle"))
 _HIGHLIGHT_END = re.compile(r"\{(?:%|\{[%<])-?[ \t]*(?:/|end)[ \t]*(?:highlight|code-toggle)\b[^{}\n]*\}\}?")
 _ITEM_START = re.compile(r"[ \t]*+(?>(?:[-*+:]|\d{1,9}[.)])[ \t]++)*")
+# What is kept by a name, and handed to what is included below.
+_CAPTURE_END = re.compile(r"\{%-?[ \t]*endcapture\b[^{}\n]*%\}")
+_HANDED = re.compile(r"([\w-]{1,60})=([A-Za-z_][\w-]{0,80})(?=[\s%]|$)")
 _COMMENT_END = re.compile(r"\{(?:%|\{[%<])-?[ \t]*(?:/|end)[ \t]*comment\b[^{}\n]*\}\}?")
 _CLOSING_TEMPLATE = re.compile(r"\{(?:%|\{[%<])-?[ \t]*+(?:/|end)[ \t]*+([A-Za-z][\w-]*+)")
 # Code that a component has as a string, and what says its language.
@@ -186,9 +189,13 @@ class _Rewriter:
     # Of the tabs that were opened last: their labels by their names.
     _tab_labels: dict[str, str] = field(default_factory=dict)
     _constants: Mapping[str, str] = field(default_factory=dict)
+    _handed: frozenset[str] = frozenset()
+    _captured: dict[str, str] = field(default_factory=dict)
 
     def run(self) -> None:
         self._closed = frozenset(_CLOSING_TEMPLATE.findall(self.text))
+        handed = _HANDED.findall(self.text) if "endcapture" in self.text else ()
+        self._handed = frozenset(name for _, name in handed)
         self._line_number = self.number
         self._constants = {name: "".join(values) for name, *values in _CONSTANT.findall(self.text)}
         position = 0
@@ -386,6 +393,14 @@ class _Rewriter:
                 self._skip(self.text[token.start() : closing.end()])
                 return closing.end()
             self._unclosed.add(name)
+        if name == "capture" and not token["end"] and arguments in self._handed and name not in self._unclosed:
+            if closing := _CAPTURE_END.search(self.text, token.end()):
+                self._captured[arguments] = self.text[token.end() : closing.start()].strip()
+                self._skip(self.text[token.start() : closing.end()])
+                return closing.end()
+            self._unclosed.add(name)
+        if name == "include" and any(each in self._captured for _, each in _HANDED.findall(arguments)):
+            return self._emit_captured(token)
         if name in _CODE_TEMPLATES and not token["end"] and not arguments.endswith("/") and name not in self._unclosed:
             if closing := _HIGHLIGHT_END.search(self.text, token.end()):
                 code = self.text[token.end() : closing.start()].rstrip()
@@ -409,6 +424,21 @@ class _Rewriter:
         self._emit_tag(end, name, bool(token["end"]), attributes)
         self._skip(token[0])
         return end
+
+    def _emit_captured(self, token: re.Match[str]) -> int:
+        """Emit what is handed to an include: code for one of code, with what it is handed as for a label."""
+        is_code = "code" in token["arguments"].split()[0]
+        for label, name in _HANDED.findall(token["arguments"]):
+            text = self._captured.get(name, "")
+            if is_code and text:
+                self._emit_tag(token.end(), "tab", False, {"title": label})
+                self._emit_code(text, "", self._line)
+                self._emit_tag(token.end(), "tab", True, {})
+            for line in ("", *text.split("\n"), "") if text and not is_code else ():
+                self._append(line)
+                self._end_line()
+        self._skip(token[0])
+        return token.end()
 
     def _rewrite_helper(self, token: re.Match[str]) -> int:
         """Emit the words that are handed to a preprocessor, such as mdman; what it, or a function, makes is not known.

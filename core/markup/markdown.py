@@ -14,7 +14,7 @@ from typing import Any
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from core.markup.block_parser import make_parser, name_headings
+from core.markup.block_parser import make_parser, name_headings, number_references
 from core.markup.collector import BlockCollector, make_item, split_tabs
 from core.markup.components import read_source
 from core.markup.directives import (
@@ -46,7 +46,7 @@ from core.markup.inline import (
     write_code,
 )
 from core.markup.tables import find_piped_rows, join_texts, make_table, split_grid, split_piped_rows
-from core.markup.templates import GENERATOR, PANDOC, fill_values
+from core.markup.templates import GENERATOR, PANDOC, PANDOC_BOOK, fill_values
 
 # Directives within directives that are read; nobody writes that many.
 MAX_DEPTH = 8
@@ -197,8 +197,9 @@ class _Reader:
         """Return the blocks of all lines, to whose parts references may lead, as to what `names` has."""
         labels = {name: to_title(title) for name, title in _LABEL.findall("\n".join(lines))}
         self._environment["labels"] = {**names, **labels}
-        if names.get(GENERATOR) == PANDOC:
+        if (generator := names.get(GENERATOR)) in (PANDOC, PANDOC_BOOK):
             self._environment["references"] = name_headings(lines)
+            self._environment["labels"] |= number_references(lines) if generator == PANDOC else {}
         return self.read(lines, numbers)
 
     def read(self, lines: Sequence[str], numbers: Sequence[int], group: str = "") -> tuple[Block, ...]:

@@ -12,6 +12,8 @@ GENERATOR = "{{site generator"
 LIQUID = "liquid"
 NUNJUCKS = "nunjucks"
 PANDOC = "pandoc"
+# The number of a chapter is part of the numbers in it.
+PANDOC_BOOK = "pandoc book"
 ZOLA = "zola"
 
 # A value that is set before markup is read, and what Jekyll does not look for one in. Hugo and Quarto name a place.

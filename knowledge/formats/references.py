@@ -22,7 +22,7 @@ from core.markup.front_matter import (
     read_title,
 )
 from core.markup.inline import normalize_label, to_title
-from core.markup.templates import GENERATOR, LIQUID, NUNJUCKS, PANDOC, ZOLA
+from core.markup.templates import GENERATOR, LIQUID, NUNJUCKS, PANDOC, PANDOC_BOOK, ZOLA
 from knowledge.formats.asciidoc_inline import MAX_VALUE_CHARS, resolve_attributes
 from knowledge.formats.asciidoc_lines import find_titles
 from knowledge.formats.includes import find_candidates, read_component_attributes, read_value
@@ -44,10 +44,14 @@ _RST_LABEL = re.compile(r"\.\. _(?:`([^`]+)`|([^:`]+)):[ \t]*$")
 _RST_UNDERLINE = re.compile(r"([!-/:-@\[-`{-~])\1{2,}[ \t]*$")
 _RST_NAME = re.compile(r"\|\w(?:[\w .+-]{0,60}\w)?\|")
 _MYST_LABEL = re.compile(r"^\(([^()\n]{1,200})\)=[ \t]*\n(?:[ \t]*\n)?#{1,6}[ \t]+([^\n]+)", re.MULTILINE)
+_QUARTO_LABEL = re.compile(
+    r"^#{1,6}[ \t]+([^\n{]{1,300}?)[ \t]*\{[^{}\n]{0,200}#(sec-[\w-]{1,100})[^{}\n]{0,200}\}", re.MULTILINE
+)
 _MARKDOWN_HEADING = re.compile(r"^#[ \t]+(\S.*)$|(?:\A|(?<=\n\n))(\w.*)\n=+[ \t]*$", re.MULTILINE)
 _MARKDOWN_REFERENCE = re.compile(
     r"\{(?:ref|numref|doc)\}`([^`<>]{1,300})`|(?<!\w)\[\]\(([^()\s]{1,300})\)|(\{\{)-?[ ]*([\w.-]{1,80}?)[ ]*-?\}\}"
     r"|(\{\{)[<%]-?[ ]*((?:param|meta|var)[ ])[ ]*[\"']?([\w.-]{1,80})"
+    r"|(?<![\w@/.])@(sec-[\w-]{0,99}\w)"
     r"|(?<![\w`])\{(?!(?:ref|numref|doc)\})([a-z][\w-]{0,30})\}(`[^`<>\n]{1,100}`)"
 )
 _ASCIIDOC_TITLE = re.compile(r"^=[ \t]+(\S.*)$", re.MULTILINE)
@@ -70,7 +74,7 @@ _ASCIIDOC_DELIMITER = re.compile(r"/{4,}|-{4,}|\.{4,}|\+{4,}")
 _ASCIIDOC_CONDITION = re.compile(r"if(?:n?def::[^\[\]]*\[\]|eval::.*)")
 # What only some generators read so.
 _GENERATOR_SIGN = re.compile(
-    r"\{%-?[ \t]*raw\b|\{[{%]/\*|(?<![\w\]!\\`])\[[A-Z][^\[\]\n]{1,200}\](?![(\[:{])|panel-tabset"
+    r"\{%-?[ \t]*raw\b|\{[{%]/\*|@(?:fig|tbl|lst|eq|sec)-|(?<![\w\]!\\`])\[[A-Z][^\[\]\n]{1,200}\](?![(\[:{])"
 )
 # A Jupyter Book and Hexo have settings of the same name as Jekyll.
 _BOOK = re.compile(r"^(?:sphinx|execute|launch_buttons|only_build_toc_files):", re.MULTILINE)
@@ -146,7 +150,7 @@ def read_outline(kind: str, text: str) -> Outline:
         "markdown": lambda: _read_markdown(text),
         "notebook": lambda: _read_notebook(text),
         "parameters": lambda: Outline(values=_name_values("param", read_scalars(text.split("\n")))),
-        "quarto": lambda: Outline(values=_name_values("meta", read_scalars(text.split("\n"))) | {GENERATOR: PANDOC}),
+        "quarto": lambda: Outline(values=_read_quarto_values(text)),
         "rst": lambda: _read_rst(text),
         "sphinx": lambda: Outline(values=read_sphinx_values(text)),
         "text": lambda: Outline(""),
@@ -364,6 +368,7 @@ def _read_markdown(text: str) -> Outline:
     heading = _MARKDOWN_HEADING.search(text)
     title = read_title(text) or (heading[1] or heading[2] if heading else "")
     labels = {normalize_label(name): to_title(label_title) for name, label_title in _MYST_LABEL.findall(text)}
+    labels |= {normalize_label(name): to_title(label_title) for label_title, name in _QUARTO_LABEL.findall(text)}
     lines = text.split("\n") if "cascade" in text else []
     given = read_scalars(lines[: read_front_matter(lines)[0] - 1]) if lines else {}
     cascade = {name.partition(".")[2]: value for name, value in given.items() if name.startswith("cascade.")}
@@ -421,6 +426,13 @@ def _read_hugo_values(text: str) -> dict[str, str]:
     values = read_scalars(text.split("\n"))
     own = {name: value for name, value in values.items() if name.startswith("params.")}
     return _name_values("param", own) | ({GENERATOR: ZOLA} if "base_url" in values else {})
+
+
+def _read_quarto_values(text: str) -> dict[str, str]:
+    """Return the values that pages of Quarto may name, and whether they are the chapters of a book."""
+    values = read_scalars(text.split("\n"))
+    generator = PANDOC_BOOK if values.get("project.type") == "book" else PANDOC
+    return _name_values("meta", values) | {GENERATOR: generator}
 
 
 def _name_values(place: str, values: Mapping[str, str]) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from core.markup.markdown import read_markdown
-from core.markup.templates import GENERATOR, LIQUID, NUNJUCKS, PANDOC, ZOLA
+from core.markup.templates import GENERATOR, LIQUID, NUNJUCKS, PANDOC, PANDOC_BOOK, ZOLA
 from core.markup.writer import write_markdown
 
 
@@ -243,3 +243,31 @@ def test_the_columns_of_a_table_that_make_cards_are_not_shown() -> None:
         '<tbody><tr><td>All</td><td><a href="a.md">a.md</a></td><td>Read</td></tr></tbody></table>'
     )
     assert read(text) == "| Who | What |\n|---|---|\n| All | Read |"
+
+
+def test_what_is_captured_stands_where_it_is_handed_to_an_include() -> None:
+    text = (
+        "{% capture a %}\nGET /a\n{% endcapture %}\n{% capture b %}Some *prose*{% endcapture %}\n\nBefore:\n\n"
+        "{% include code-block.html\n  rest=a %}\n\nThen.\n\n{% include note.html text=b %}\n\nEnd."
+    )
+    assert read(text) == "Before:\n\n**rest**\n\n```\nGET /a\n```\n\nThen.\n\nSome *prose*\n\nEnd."
+    assert read_markdown(text)[-1].start_line == 15
+    assert read("{% capture a %}Kept{% endcapture %}") == "Kept"
+
+
+def test_notes_and_references_of_pandoc_are_what_they_show() -> None:
+    names = {GENERATOR: PANDOC, "sec-c": "The work"}
+    figures = "![](a.png){#fig-a}\n\n```{r}\n#| label: tbl-b\nx\n```"
+    text = f"See @fig-a, [@tbl-b] and @sec-c, not `@fig-a` or me@fig-a.\n\n{figures}"
+    shown = "See Figure 1, Table 1 and The work, not `@fig-a` or me@fig-a."
+    assert write_markdown(read_markdown(text, names=names)).startswith(shown)
+    assert write_markdown(read_markdown("See @fig-a-b.", names={GENERATOR: PANDOC_BOOK})) == "See Figure a b."
+    assert read("See @fig-a-b.") == "See @fig-a-b."
+    text = "It is `x`^[As [here](https://a.example) and `y` say.], a word^[no] and x^[2]."
+    assert read(text) == "It is `x` (As [here](https://a.example) and `y` say.), a word^[no] and x^[2]."
+
+
+def test_what_may_be_chosen_is_no_text_of_a_table() -> None:
+    choice = '<select><option value="a" label="Done"></option></select>'
+    text = f"<table><tr><th>Status{choice}</th></tr><tr><td>Done</td></tr></table>"
+    assert read(text) == "| Status |\n|---|\n| Done |"

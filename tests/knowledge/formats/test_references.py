@@ -341,6 +341,11 @@ def test_a_page_of_hugo_has_the_parameters_of_its_site_and_section(path: str, te
     assert show(path, text, HUGO) == expected
 
 
+def test_a_reference_to_a_section_of_another_page_of_quarto_is_its_title() -> None:
+    files = {"_quarto.yml": "project:\n  type: book\n", "b.md": "# The *work* {#sec-work}\n"}
+    assert show("a.md", "As @sec-work and @sec-b say.", files) == "As The work and Section b say."
+
+
 @pytest.mark.parametrize(
     ("settings", "text", "expected"),
     [
