@@ -56,7 +56,7 @@ _TOKEN = re.compile(
     r"|\{::comment\}(?>(?:[^{]|\{(?!:/)){0,2000})\{:/(?:comment)?\}"
     r"|\{:(?::(?:nomarkdown|options)\b|/(?:nomarkdown|comment)?(?=\}))[^{}\n]{0,200}\})"
     r"|(?P<template>\{(?:%|\{[%<])-?[ \t]*+(?P<end>/|end)?[ \t]*+(?P<block>[A-Za-z][\w-]*+)"
-    r"(?P<arguments>[^{}]{0,500}?)-?[%>]\}\}?)"
+    r"(?P<arguments>(?:[^{}]|\{[\w:.-]{1,60}\}){0,500}?)-?[%>]\}\}?)"
     # A name alone is a value, which is filled in later.
     r"|(?P<helper>\{\{(?!\{|-?[ ]*[.$\"']?[\w.-]{1,80}[\"']?[ ]*-?(?:\||\}))"
     r"(?P<call>-?[ ]*[A-Za-z_][\w.]{0,80}\()?(?P<words>[^{}\n]{1,500})\}\})"

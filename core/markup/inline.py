@@ -176,7 +176,7 @@ _CODE_TEXTS = frozenset(("text", "text_special", "code_inline"))
 _NUMBERS = re.compile(r"\d{1,9}(?:[.,][ ]?\d{1,9}){1,9}")
 # Of signs that stand above or below the line: of a power, a formula, or a remark.
 _MOVED = re.compile(
-    rf"({_CODE})|<(sup|sub)>"
+    rf"({_CODE})|<(sup|sub)(?:[ ][^<>\n]{{0,100}})?>"
     rf"(?:\[([\d+=()n-]{{1,9}})\]\(#[^()\s]{{1,100}}\)|([\d+=()n-]{{1,9}}|{_NUMBERS.pattern}))</\2>"
     r"|(?<=\w)\^([\d+n-]{1,5})\^(?!\^)|(?<![\w/])([A-Za-z]{1,5})~(\d{1,3})~(?!~)"
 )

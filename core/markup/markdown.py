@@ -60,6 +60,7 @@ _ADMONISH = re.compile(r"admonish(?: (\w+)(?!=))?(?: ((?:title=)?\"[^\"]{0,200}\
 _BRACES = re.compile(r"\{[^{}]*\}")
 # What Quarto reads in the first lines of a cell, and whether it hides the cell for it.
 _CELL_OPTIONS = re.compile(r"(?:[ \t]*(?:#|//|--|%)\|[^\n]*(?:\n|$))+")
+_R_CELL = re.compile(r"^`{3,}[ \t]*\{r[ ,}]", re.MULTILINE)
 _HIDDEN_CELL = re.compile(r"\|[ \t]*(?:echo|include):[ \t]*false\b")
 # So does R Markdown, beside the language.
 _HIDDEN_CHUNK = re.compile(r"\{\w+[ ,].*\b(?:echo|include)[ ]?=[ ]?F(?:ALSE)?\b")
@@ -135,7 +136,7 @@ def read_markdown(
     body = "\n".join(source.lines)
     kernel = _KERNEL.search(text[:MAX_HEAD_CHARS])
     parser = make_parser(body, has_indented_code=has_indented_code)
-    reader = _Reader(parser, read_rst, kernel[1].lower() if kernel else "")
+    reader = _Reader(parser, read_rst, kernel[1].lower() if kernel else "", has_cells=_R_CELL.search(body) is not None)
     blocks = reader.read_document(source.lines, source.numbers, {**names, **read_substitutions(text)})
     # A page that shows what other files say, as of an API, has nothing else to be found by.
     has_text = any(block.kind != "definition" and not _ONLY_CODE.fullmatch(block.text) for block in blocks)
@@ -160,9 +161,11 @@ def read_markdown(
 class _Reader:
     """Reads a document, and what its directives hold: links of both may refer to the same names."""
 
-    def __init__(self, parser: MarkdownIt, read_rst: Reader | None, kernel: str) -> None:
+    def __init__(self, parser: MarkdownIt, read_rst: Reader | None, kernel: str, *, has_cells: bool) -> None:
         self._parser = parser
         self._kernel = kernel
+        # In R Markdown, code is of any language for which somebody has written an engine.
+        self._has_cells = has_cells
         self._read_rst = read_rst
         self._readers: dict[str, Callable[[Token, Sequence[Token]], Sequence[Block]]] = {
             "heading": self._read_heading,
@@ -478,7 +481,7 @@ class _Reader:
         if name == "parsed-literal":
             code = "\n".join(line[: len(line) - len(line.lstrip())] + to_plain(self._clean(line)) for line in body)
             code = _strip_blank_lines(code)
-        if name in CODES or name in CELLS:
+        if name in CODES or name in CELLS or (self._has_cells and name not in ADMONITIONS):
             return self._read_cell(name, argument, options, code, numbers)
         if name in ("csv-table", "list-table"):
             return self._read_table_directive(name, argument, options, body, body_numbers)

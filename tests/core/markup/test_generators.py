@@ -20,6 +20,7 @@ def read(text: str, *, is_mdx: bool = False) -> str:
         ("H<sub>2</sub>O and CO~2~, 4<sup>th</sup>", "H₂O and CO₂, 4th"),
         ("H{sub}`2`O, 4{sup}`th`", "H₂O, 4th"),
         ("in any case<sup>[1](#note)</sup>", "in any case¹"),
+        ('in any case<sup id="a1">[12](#f12)</sup>', "in any case¹²"),
         ("`set lists`<sup>1.53.0</sup>, items<sup>1,2</sup>", "`set lists` 1.53.0, items 1,2"),
         ("<p>all items<sup>1.56.0</sup></p>", "all items 1.56.0"),
         ("`2<sup>8</sup>` and ~/a~1~b", "`2<sup>8</sup>` and ~/a~1~b"),
@@ -271,3 +272,13 @@ def test_what_may_be_chosen_is_no_text_of_a_table() -> None:
     choice = '<select><option value="a" label="Done"></option></select>'
     text = f"<table><tr><th>Status{choice}</th></tr><tr><td>Done</td></tr></table>"
     assert read(text) == "| Status |\n|---|\n| Done |"
+
+
+def test_an_argument_of_a_tag_may_have_names_in_braces() -> None:
+    text = '{% openapi-operation path="/a/{id}" method="get" %}\n[API](a.yml)\n{% endopenapi-operation %}\n\nEnd.'
+    assert read(text) == "`GET /a/{id}`\n\n→ API\n\nEnd."
+
+
+def test_code_of_any_engine_is_code_in_r_markdown() -> None:
+    text = "```{r}\nx\n```\n\n```{asciicast}\n# Why?\ny *z*\n```\n\n```{note}\nText\n```"
+    assert read(text) == "```r\nx\n```\n\n```\n# Why?\ny *z*\n```\n\n> **Note**\n>\n> Text"
