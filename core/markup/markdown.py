@@ -60,6 +60,8 @@ _ADMONISH = re.compile(r"admonish(?: (\w+)(?!=))?(?: ((?:title=)?\"[^\"]{0,200}\
 _BRACES = re.compile(r"\{[^{}]*\}")
 # What Quarto reads in the first lines of a cell, and whether it hides the cell for it.
 _CELL_OPTIONS = re.compile(r"(?:[ \t]*(?:#|//|--|%)\|[^\n]*(?:\n|$))+")
+# Its name and its options, which R Markdown has behind the language.
+_CHUNK_OPTIONS = re.compile(r"^\{(r|python|julia|bash|sql|ojs)[ ,][^{}]*\}$")
 _R_CELL = re.compile(r"^`{3,}[ \t]*\{r[ ,}]", re.MULTILINE)
 _HIDDEN_CELL = re.compile(r"\|[ \t]*(?:echo|include):[ \t]*false\b")
 # So does R Markdown, beside the language.
@@ -398,6 +400,7 @@ class _Reader:
         if info.startswith("{=") or _HIDDEN_CHUNK.match(info) or self._keep_snippet(info, token.content):
             # What only one of several formats of Pandoc takes as it is, or what no reader sees.
             return self.read(lines, numbers) if info.startswith("{=html") else ()
+        info = _CHUNK_OPTIONS.sub(r"{\1}", info)
         if directive := _DIRECTIVE.match(info):
             return self._read_directive(directive[1].lower(), directive[2].strip(), lines, numbers)
         # That of a preprocessor of mdBook.

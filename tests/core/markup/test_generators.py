@@ -282,3 +282,9 @@ def test_an_argument_of_a_tag_may_have_names_in_braces() -> None:
 def test_code_of_any_engine_is_code_in_r_markdown() -> None:
     text = "```{r}\nx\n```\n\n```{asciicast}\n# Why?\ny *z*\n```\n\n```{note}\nText\n```"
     assert read(text) == "```r\nx\n```\n\n```\n# Why?\ny *z*\n```\n\n> **Note**\n>\n> Text"
+
+
+def test_options_of_a_named_chunk_of_r_markdown_are_read() -> None:
+    named = "```{r setup}\n#| include: false\nx\n```\n\n```{r b, fig.width=3}\n#| label: c\ny\n```"
+    text = f"{named}\n\n```{{r, echo=FALSE}}\nz\n```"
+    assert read(text) == "```r\ny\n```"
