@@ -56,7 +56,7 @@ _SLASHES = re.compile(r"(/{3,})[ \t]++([\w-]++)(?:[ \t]*+\|[ \t]*+(.*))?$")
 _BORDER = re.compile(r"\+(?:[-=:]{2,}\+){1,60}[ \t]*$")
 _COLONS = re.compile(r"(:{3,})[ \t]*(.*)")
 # The text of a heading, and the name of what a link may be given by.
-_HEADING = re.compile(r"#{1,6}[ \t]+([^\n{]{1,300}?)[ \t]*(?:\{[^{}\n]*\}[ \t]*)?$")
+_HEADING = re.compile(r"#{1,6}[ \t]++([^\n{]{1,300})(?:\{[^{}\n]*\}[ \t]*)?$")
 _CROSS_LABEL = re.compile(r"(?:\{[^{}\n]{0,200}#|[#/%-]\|[ \t]*label:[ \t]*[\"']?)((fig|tbl|lst|eq)-[\w-]{1,100})")
 _DEFINED = re.compile(r"[ ]{0,3}\[([^\[\]\n]{1,300})\]:")
 _MARKER = re.compile(r"^(?:[ \t]*(?:[-*+>]|\d{1,9}[.)])(?=[ \t]))+[ \t]*", re.MULTILINE)

@@ -45,7 +45,7 @@ _RST_UNDERLINE = re.compile(r"([!-/:-@\[-`{-~])\1{2,}[ \t]*$")
 _RST_NAME = re.compile(r"\|\w(?:[\w .+-]{0,60}\w)?\|")
 _MYST_LABEL = re.compile(r"^\(([^()\n]{1,200})\)=[ \t]*\n(?:[ \t]*\n)?#{1,6}[ \t]+([^\n]+)", re.MULTILINE)
 _QUARTO_LABEL = re.compile(
-    r"^#{1,6}[ \t]+([^\n{]{1,300}?)[ \t]*\{[^{}\n]{0,200}#(sec-[\w-]{1,100})[^{}\n]{0,200}\}", re.MULTILINE
+    r"^#{1,6}[ \t]++([^\n{]{1,300})\{[^{}\n]{0,200}#(sec-[\w-]{1,100})[^{}\n]{0,200}\}", re.MULTILINE
 )
 _MARKDOWN_HEADING = re.compile(r"^#[ \t]+(\S.*)$|(?:\A|(?<=\n\n))(\w.*)\n=+[ \t]*$", re.MULTILINE)
 _MARKDOWN_REFERENCE = re.compile(
@@ -368,7 +368,9 @@ def _read_markdown(text: str) -> Outline:
     heading = _MARKDOWN_HEADING.search(text)
     title = read_title(text) or (heading[1] or heading[2] if heading else "")
     labels = {normalize_label(name): to_title(label_title) for name, label_title in _MYST_LABEL.findall(text)}
-    labels |= {normalize_label(name): to_title(label_title) for label_title, name in _QUARTO_LABEL.findall(text)}
+    labels |= {
+        normalize_label(name): to_title(label_title.strip()) for label_title, name in _QUARTO_LABEL.findall(text)
+    }
     lines = text.split("\n") if "cascade" in text else []
     given = read_scalars(lines[: read_front_matter(lines)[0] - 1]) if lines else {}
     cascade = {name.partition(".")[2]: value for name, value in given.items() if name.startswith("cascade.")}
