@@ -25,6 +25,7 @@ from core.markup.attributes import (
 )
 from core.markup.front_matter import read_front_matter
 from core.markup.inline import is_formula
+from core.markup.templates import show_escaped
 
 # Nobody writes inline code, or a tag of a template, that is longer.
 MAX_SPAN_CHARS = 2000
@@ -57,9 +58,15 @@ _TOKEN = re.compile(
     r"|(?P<formula>(?<![\\$\w])(?:\$\$[^$`]{1,2000}\$\$|\$(?![\s$])[^$`\n]{1,300}(?<![\s\\])\$)(?![\w$({]))"
     r"|(?P<comment><!--|\{/\*)"
     # What ERB runs stands where a note does: what it shows is not known.
-    r"|(?P<note>(?<!\S)%%(?=\S)[^%\n]{1,1000}%%(?!\S)|<%(?!%)(?>(?:[^%]|%(?!>)){0,1000})%>|\{(?:>>[^{}\n]{0,1000}<<|--[^{}\n]{0,1000}--|#-?\s[^{}]{0,1000}#)\})"
+    r"|(?P<note>(?<!\S)%%(?=\S)[^%\n]{1,1000}%%(?!\S)|<%(?!%)(?>(?:[^%]|%(?!>)){0,1000})%>"
+    r"|\{(?:>>[^{}\n]{0,1000}<<|--[^{}\n]{0,1000}--|#-?\s[^{}]{0,1000}#)\}"
+    # The name of an icon, which GitBook keeps in its tag.
+    r"|<i[ ]class=\"fa[\w -]{0,60}\">:[\w-]{1,60}:</i>"
+    # What kramdown leaves out, and where it reads no Markdown.
+    r"|\{::comment\}(?>(?:[^{]|\{(?!:/)){0,2000})\{:/(?:comment)?\}"
+    r"|\{:(?::(?:nomarkdown|options)\b|/(?:nomarkdown|comment)?(?=\}))[^{}\n]{0,200}\})"
     r"|(?P<template>\{(?:%|\{[%<])-?[ \t]*+(?P<end>/|end)?[ \t]*+(?P<block>[A-Za-z][\w-]*+)"
-    r"(?P<arguments>[^{}]{0,500}?)-?[%>]\}\}?)"
+    r"(?P<arguments>(?:[^{}]|\{[\w:.-]{1,60}\}){0,500}?)-?[%>]\}\}?)"
     # A name alone is a value, which is filled in later.
     r"|(?P<helper>\{\{(?!\{|-?[ ]*[.$\"']?[\w.-]{1,80}[\"']?[ ]*-?(?:\||\}))"
     r"(?P<call>-?[ ]*[A-Za-z_][\w.]{0,80}\()?(?P<words>[^{}\n]{1,500})\}\})"
@@ -81,6 +88,9 @@ _MDX_FENCE = re.compile(rf"[ \t]*(`{{3,}}|~{{3,}}){_MDX_BLOCK}[ \t]*$")
 _CODE_TEMPLATES = frozenset(("highlight", "code-toggle"))
 _HIGHLIGHT_END = re.compile(r"\{(?:%|\{[%<])-?[ \t]*(?:/|end)[ \t]*(?:highlight|code-toggle)\b[^{}\n]*\}\}?")
 _ITEM_START = re.compile(r"[ \t]*+(?>(?:[-*+:]|\d{1,9}[.)])[ \t]++)*")
+# What is kept by a name, and handed to what is included below.
+_CAPTURE_END = re.compile(r"\{%-?[ \t]*endcapture\b[^{}\n]*%\}")
+_HANDED = re.compile(r"([\w-]{1,60})=([A-Za-z_][\w-]{0,80})(?=[\s%]|$)")
 _COMMENT_END = re.compile(r"\{(?:%|\{[%<])-?[ \t]*(?:/|end)[ \t]*comment\b[^{}\n]*\}\}?")
 _CLOSING_TEMPLATE = re.compile(r"\{(?:%|\{[%<])-?[ \t]*+(?:/|end)[ \t]*+([A-Za-z][\w-]*+)")
 # Code that a component has as a string, and what says its language.
@@ -127,7 +137,7 @@ class MarkdownSource:
     is_mdx: bool = False
 
 
-def read_source(text: str, *, is_mdx: bool = False) -> MarkdownSource:
+def read_source(text: str, *, is_mdx: bool = False, generator: str = "") -> MarkdownSource:
     """Return a document as lines of Markdown without front matter, comments, and the syntax of MDX and templates.
 
     What is not known to be MDX is read as such where it uses it.
@@ -140,10 +150,10 @@ def read_source(text: str, *, is_mdx: bool = False) -> MarkdownSource:
         lines = list(_unwrap_mdx(lines))
     first_line, title, title_line = read_front_matter(lines)
     body = "\n".join(lines[first_line - 1 :])
-    rewriter = _Rewriter(body, first_line, is_mdx=is_mdx)
+    rewriter = _Rewriter(body, first_line, is_mdx=is_mdx, generator=generator)
     rewriter.run()
     if rewriter.has_components and not is_mdx:
-        rewriter = _Rewriter(body, first_line, is_mdx=True)
+        rewriter = _Rewriter(body, first_line, is_mdx=True, generator=generator)
         rewriter.run()
     return MarkdownSource(rewriter.lines, rewriter.numbers, title, title_line, rewriter.is_mdx)
 
@@ -173,6 +183,7 @@ class _Rewriter:
     text: str
     number: int
     is_mdx: bool
+    generator: str = ""
     has_components: bool = False
     lines: list[str] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
@@ -191,9 +202,13 @@ class _Rewriter:
     # Of the tabs that were opened last: their labels by their names.
     _tab_labels: dict[str, str] = field(default_factory=dict)
     _constants: Mapping[str, str] = field(default_factory=dict)
+    _handed: frozenset[str] = frozenset()
+    _captured: dict[str, str] = field(default_factory=dict)
 
     def run(self) -> None:
         self._closed = frozenset(_CLOSING_TEMPLATE.findall(self.text))
+        handed = _HANDED.findall(self.text) if "endcapture" in self.text else ()
+        self._handed = frozenset(name for _, name in handed)
         self._line_number = self.number
         self._constants = {name: "".join(values) for name, *values in _CONSTANT.findall(self.text)}
         position = 0
@@ -243,7 +258,7 @@ class _Rewriter:
                 # Code ends what is above it: also HTML, which Markdown reads up to a blank line, and at any indent.
                 self._end_line()
             end = self._find_code_end(token)
-            self._emit(self.text[token.start() : end])
+            self._emit(show_escaped(self.text[token.start() : end], self.generator))
             return end
         if token["comment"]:
             return self._skip_comment(token)
@@ -395,6 +410,14 @@ class _Rewriter:
                 self._skip(self.text[token.start() : closing.end()])
                 return closing.end()
             self._unclosed.add(name)
+        if name == "capture" and not token["end"] and arguments in self._handed and name not in self._unclosed:
+            if closing := _CAPTURE_END.search(self.text, token.end()):
+                self._captured[arguments] = self.text[token.end() : closing.start()].strip()
+                self._skip(self.text[token.start() : closing.end()])
+                return closing.end()
+            self._unclosed.add(name)
+        if name == "include" and any(each in self._captured for _, each in _HANDED.findall(arguments)):
+            return self._emit_captured(token)
         if name in _CODE_TEMPLATES and not token["end"] and not arguments.endswith("/") and name not in self._unclosed:
             if closing := _HIGHLIGHT_END.search(self.text, token.end()):
                 code = self.text[token.end() : closing.start()].rstrip()
@@ -418,6 +441,21 @@ class _Rewriter:
         self._emit_tag(end, name, bool(token["end"]), attributes)
         self._skip(token[0])
         return end
+
+    def _emit_captured(self, token: re.Match[str]) -> int:
+        """Emit what is handed to an include: code for one of code, with what it is handed as for a label."""
+        is_code = "code" in token["arguments"].split()[0]
+        for label, name in _HANDED.findall(token["arguments"]):
+            text = self._captured.get(name, "")
+            if is_code and text:
+                self._emit_tag(token.end(), "tab", False, {"title": label})
+                self._emit_code(text, "", self._line)
+                self._emit_tag(token.end(), "tab", True, {})
+            for line in ("", *text.split("\n"), "") if text and not is_code else ():
+                self._append(line)
+                self._end_line()
+        self._skip(token[0])
+        return token.end()
 
     def _rewrite_helper(self, token: re.Match[str]) -> int:
         """Emit the words that are handed to a preprocessor, such as mdman; what it, or a function, makes is not known.

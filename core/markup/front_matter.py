@@ -16,6 +16,11 @@ _DESCRIPTION = re.compile(r"description[ \t]*[:=][ \t]*(.*)", re.IGNORECASE)
 SHOWN_DESCRIPTION = "{{front.description"
 _SUBSTITUTIONS = re.compile(r"[ \t]*(?:myst_)?substitutions:[ \t]*$")
 _SUBSTITUTION = re.compile(r"([ \t]+)([\w.-]{1,80}):[ \t]+(\S[^\n]{0,1000})$")
+# A name with a value in one line, or with names below it; in TOML, these are below their own line.
+_SCALAR = re.compile(r"([ \t]*)[\"']?([A-Za-z_][\w-]{0,80})[\"']?[ \t]*[:=](?:[ \t]+(\S.*))?[ \t]*$")
+_TOML_TABLE = re.compile(r"[ \t]*\[([\w.-]{1,200})\][ \t]*$")
+_ANCHOR = re.compile(r"&[\w-]+[ \t]+")
+_MAX_NESTED = 5
 _YAML_BLOCKS = frozenset((">", ">-", ">+", "|", "|-", "|+"))
 # In quotes of one kind, those of the other are text, as are escaped ones.
 _QUOTED = re.compile(r"\"((?>(?:[^\"\\]|\\.)+))\"|'((?>(?:[^']|'')+))'")
@@ -58,6 +63,34 @@ def find_substitutions(lines: Sequence[str]) -> dict[str, str]:
     return values
 
 
+def read_scalars(lines: Iterable[str]) -> dict[str, str]:
+    """Return the values of one line that YAML or TOML has, by their names, which dots join to those around them.
+
+    >>> read_scalars(["a: 1 # one", "b:", "  c: &d 'e f'", "g:", "  - h: 2"])
+    {'a': '1', 'b.c': 'e f'}
+    >>> read_scalars(['a = "1"', "[b]", "c = 2"])
+    {'a': '1', 'b.c': '2'}
+    """
+    values: dict[str, str] = {}
+    outer: list[tuple[int, str]] = []
+    table = ""
+    for line in lines:
+        if header := _TOML_TABLE.match(line):
+            outer, table = [], f"{header[1]}."
+        if not (scalar := _SCALAR.match(line)):
+            continue
+        while outer and outer[-1][0] >= len(scalar[1]):
+            outer.pop()
+        value = _ANCHOR.sub("", scalar[3] or "", count=1)
+        quote = value[:1] if value[:1] in "\"'" else ""
+        value = value[1:].partition(quote)[0] if quote else value.partition(" #")[0].strip()
+        if value and (quote or value[0] not in "[{|>*!#"):
+            values[table + ".".join([*(name for _, name in outer), scalar[2]])] = value
+        elif len(outer) < _MAX_NESTED:
+            outer.append((len(scalar[1]), scalar[2]))
+    return values
+
+
 def read_front_matter(lines: list[str]) -> tuple[int, str, int]:
     """Return the number of the first line after front matter, and the title that it gives with its line."""
     # Hugo takes blank lines before it.
@@ -65,7 +98,9 @@ def read_front_matter(lines: list[str]) -> tuple[int, str, int]:
     fence = lines[start].rstrip()
     if len(lines) > start + 1 and (indent := _INDENT.match(lines[start + 1])):
         lines = [line.removeprefix(indent[0]) for line in lines]
-    if fence not in ("---", "+++") or len(lines) < start + 3 or not _FRONT_KEY.match(lines[start + 1]):
+    if fence not in ("---", "+++") or len(lines) < start + 3:
+        return 1, "", 0
+    if not (_FRONT_KEY.match(lines[start + 1]) or (fence == "+++" and _TOML_TABLE.match(lines[start + 1]))):
         return 1, "", 0
     title = ""
     title_line = 0

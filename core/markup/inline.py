@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.language.tokens import HAN, KANA
 from core.markup.document import to_plain
+from core.markup.templates import GENERATOR, PANDOC
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -23,7 +24,7 @@ MAX_ADDRESS_CHARS = 250
 # Only these begin markup that is changed: most paragraphs have none of them.
 # Code, also between two ticks each, within which one is a sign of the code.
 _CODE = r"(?<!`)``(?:[^`]|(?<!`)`(?!`)){1,300}``(?!`)|`+[^`]*`+"
-_CHANGED_MARKUP = re.compile(r"[\[<\\&{$\u00a0]|``|\w[\^~][\dn]|---|==|\+\+|[ ]{2}\n|:[a-z0-9_+-]{1,80}:")
+_CHANGED_MARKUP = re.compile(r"[\[<\\&{$\u00a0]|``|@[a-z]{2,3}-|\w[\^~][\dn]|---|==|\+\+|[ ]{2}\n|:[a-z0-9_+-]{1,80}:")
 _ONE_LINK = r"\[[^\[\]\n]{1,300}\]\([^()\s]{0,500}\)"
 # A link, or the way to a page: links with signs between them, and its own name at the end.
 ONLY_LINK = re.compile(
@@ -81,13 +82,17 @@ _SHORT_FORMULA = re.compile(
 _NAME_BLANK = re.compile(r"(?<!\d)[-_]|[-_](?!\d)")
 # Where a role leads to, behind what it shows.
 _TARGET = re.compile(r"(?<=\S)[ ]?<[^<>]{1,300}>$")
-# A value that is set before markup is read, and what Jekyll does not look for one in.
-_VALUE = re.compile(
-    r"\{%-?[ \t]*raw[ \t]*-?%\}(?>(?:[^{]|\{(?!%-?[ \t]*endraw\b))*)|\{\{-?[ ]*(?P<name>[\w.-]{1,80}?)[ ]*-?\}\}"
-)
 # What begins an address of MyST: of the project, or of the inventory of another one.
 _MYST = re.compile(r"(?:project|inv):")
 _PROJECT = re.compile(r"^[\w.-]{1,60}:(?=[^\s:])")
+# A note of Pandoc where its mark would be, and what it shows as a kind with a number.
+_INLINE_NOTE = re.compile(
+    rf"({_CODE})"
+    r"|(?<=[\w.,;:!?)`*\"'])\^\[(?=[^\[\]\s]{1,100}[ ])"
+    r"((?:[^\[\]`]|`[^`]{0,300}`|\[[^\[\]]{0,300}\](?:\([^()\s]{0,500}\))?){1,1000})\]"
+)
+CROSS_KINDS = {"fig": "Figure", "tbl": "Table", "lst": "Listing", "eq": "Equation", "sec": "Section"}
+_CROSS_REFERENCE = re.compile(rf"({_CODE})" r"|\[?(?<![\w@/.\\])-?@((fig|tbl|lst|eq|sec)-([\w-]{0,99}\w))\]?")
 # A role of MyST, which the first mark ends; what stands between two parts in code is none.
 _ROLE = re.compile(r"(?<![`\\])\{([\w:+-]{1,60})\}`([^`]{1,300})`|" + _CODE)
 # Between two marks, one is a part of what it shows.
@@ -119,7 +124,7 @@ _TAG_NAME = re.compile(r"<(/?)([A-Za-z][A-Za-z0-9-]*)")
 _HREF = re.compile(r"\shref\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+))", re.IGNORECASE)
 # A browser shows none of their text: in some it is for one that is too old.
 HIDDEN_TAGS = frozenset(
-    ("script", "style", "svg", "iframe", "object", "template", "textarea", "head", "video", "audio")
+    ("script", "style", "svg", "iframe", "object", "template", "textarea", "head", "video", "audio", "select")
 )
 HTML_TAGS = frozenset(
     """
@@ -174,7 +179,7 @@ _CODE_TEXTS = frozenset(("text", "text_special", "code_inline"))
 _NUMBERS = re.compile(r"\d{1,9}(?:[.,][ ]?\d{1,9}){1,9}")
 # Of signs that stand above or below the line: of a power, a formula, or a remark.
 _MOVED = re.compile(
-    rf"({_CODE})|<(sup|sub)>"
+    rf"({_CODE})|<(sup|sub)(?:[ ][^<>\n]{{0,100}})?>"
     rf"(?:\[([\d+=()n-]{{1,9}})\]\(#[^()\s]{{1,100}}\)|([\d+=()n-]{{1,9}}|{_NUMBERS.pattern}))</\2>"
     r"|(?<=\w)\^([\d+n-]{1,5})\^(?!\^)|(?<![\w/])([A-Za-z]{1,5})~(\d{1,3})~(?!~)"
 )
@@ -255,8 +260,7 @@ def clean_inline(
         text = _MOVED.sub(_write_moved, text)
     if ":" in text and "[" in text:
         text = _TEXT_DIRECTIVE.sub(r"\1\2", text)
-    if "[[" in text or "==" in text or "++" in text:
-        text = _WIKI.sub(_write_wiki, text)
+    text = _write_signs(text, labels)
     tokens: list[Token] = []
     parser.inline.parse(text, parser, environment, tokens)
     for token in tokens if "[^" in text else ():
@@ -265,6 +269,22 @@ def clean_inline(
     written = "\n".join(" ".join(line.split()) for line in _write(tokens, labels).split("\n") if line.strip())
     written = drop_empty_brackets(written, source)
     return WAY + written if is_way and written else written
+
+
+def _write_cross_reference(match: re.Match[str], labels: Mapping[str, str]) -> str:
+    """Return what a reference of Quarto shows; where its number is not known, its own name."""
+    if match[1] or not labels.get(GENERATOR, "").startswith(PANDOC):
+        return match[0]
+    return labels.get(match[2]) or f"{CROSS_KINDS[match[3]]} {name_label(match[4])}"
+
+
+def _write_signs(text: str, labels: Mapping[str, str]) -> str:
+    """Return a text with what the signs of Pandoc and of wikis stand for."""
+    if "^[" in text:
+        text = _INLINE_NOTE.sub(lambda match: match[1] or f" ({match[2].strip()})", text)
+    if "@" in text:
+        text = _CROSS_REFERENCE.sub(lambda match: _write_cross_reference(match, labels), text)
+    return _WIKI.sub(_write_wiki, text) if "[[" in text or "==" in text or "++" in text else text
 
 
 def drop_empty_brackets(written: str, source: str) -> str:
@@ -508,26 +528,6 @@ def to_title(text: str) -> str:
     'Speed up solve() and x'
     """
     return to_plain(_ROLE.sub(write_role, _ATTRIBUTES.sub("", _HEADING_NAME.sub("", text))))
-
-
-def fill_values(text: str, names: Mapping[str, str]) -> str:
-    """Return a document with the values that are set before its markup is read, also in code; what is raw has none.
-
-    The names of such values end with their braces, as those of a site of Jekyll do.
-
-    >>> fill_values("`{{ a }}` {{b}} {{c}}d", {"{{a}}": "1", "{{b": "2", "{{c}}": "c"})
-    '`1` {{b}} {{c}}d'
-    """
-    is_filled = any(name.endswith("}}") for name in names)
-    return _VALUE.sub(lambda match: _find_value(match, names), text) if is_filled else text
-
-
-def _find_value(match: re.Match[str], names: Mapping[str, str]) -> str:
-    name = match["name"] or ""
-    value = names.get(f"{{{{{name}}}}}", match[0])
-    # Where nobody knows it, its name would be one with a word beside it.
-    before, after = match.string[match.start() - 1 : match.start()], match.string[match.end() : match.end() + 1]
-    return match[0] if value == name and (before.isalnum() or after.isalnum()) else value
 
 
 def name_label(label: str) -> str:

@@ -6,7 +6,7 @@ import csv
 import re
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import replace
-from itertools import compress, pairwise
+from itertools import pairwise
 from textwrap import dedent
 from types import MappingProxyType
 from typing import Any
@@ -14,8 +14,8 @@ from typing import Any
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from core.markup.block_parser import make_parser
-from core.markup.collector import BlockCollector, make_item
+from core.markup.block_parser import make_parser, name_headings, number_references
+from core.markup.collector import BlockCollector, make_item, split_tabs
 from core.markup.components import read_source
 from core.markup.directives import (
     ADMONITIONS,
@@ -39,7 +39,6 @@ from core.markup.inline import (
     clean_inline,
     clean_title,
     escape_tags,
-    fill_values,
     find_picture,
     is_formula,
     name_logo,
@@ -47,7 +46,8 @@ from core.markup.inline import (
     to_title,
     write_code,
 )
-from core.markup.tables import find_piped_rows, join_texts, split_grid, split_piped_rows
+from core.markup.tables import find_piped_rows, join_texts, make_table, split_grid, split_piped_rows
+from core.markup.templates import GENERATOR, PANDOC, PANDOC_BOOK, fill_values
 
 # Directives within directives that are read; nobody writes that many.
 MAX_DEPTH = 8
@@ -61,6 +61,9 @@ _ADMONISH = re.compile(r"admonish(?: (\w+)(?!=))?(?: ((?:title=)?\"[^\"]{0,200}\
 _BRACES = re.compile(r"\{[^{}]*\}")
 # What Quarto reads in the first lines of a cell, and whether it hides the cell for it.
 _CELL_OPTIONS = re.compile(r"(?:[ \t]*(?:#|//|--|%)\|[^\n]*(?:\n|$))+")
+# Its name and its options, which R Markdown has behind the language.
+_CHUNK_OPTIONS = re.compile(r"^\{(r|python|julia|bash|sql|ojs)[ ,][^{}]*\}$")
+_R_CELL = re.compile(r"^`{3,}[ \t]*\{r[ ,}]", re.MULTILINE)
 _HIDDEN_CELL = re.compile(r"\|[ \t]*(?:echo|include):[ \t]*false\b")
 # So does R Markdown, beside the language.
 _HIDDEN_CHUNK = re.compile(r"\{\w+[ ,].*\b(?:echo|include)[ ]?=[ ]?F(?:ALSE)?\b")
@@ -104,6 +107,8 @@ _LABELLED: dict[str, BlockKind] = {
     "grid-item-card": "definition",
     **dict.fromkeys(("group-tab", "margin", "rubric", "sidebar", "tab", "tab-item", "topic"), "tab"),
 }
+# Tabs of Quarto, which begin with headings.
+_HEADED_TABS = "panel-tabset"
 _CODE_GROUPS = frozenset(("code-group", "codegroup"))
 _SENTENCE_ENDS = (".", "!", "?", "。", "！", "？")
 _ONLY_CODE = re.compile(r"`[^`\n]+`")
@@ -125,12 +130,12 @@ def read_markdown(
     ['Start', 'Read *on*, here.']
     """
     text = fill_values(text, names)
-    source = read_source(text, is_mdx=is_mdx)
+    source = read_source(text, is_mdx=is_mdx, generator=names.get(GENERATOR, ""))
     body = "\n".join(source.lines)
     kernel = _KERNEL.search(text[:MAX_HEAD_CHARS])
     # In MDX, what is indented within a component is no code.
     parser = make_parser(body, has_indented_code=not source.is_mdx)
-    reader = _Reader(parser, read_rst, kernel[1].lower() if kernel else "")
+    reader = _Reader(parser, read_rst, kernel[1].lower() if kernel else "", has_cells=_R_CELL.search(body) is not None)
     blocks = reader.read_document(source.lines, source.numbers, {**names, **read_substitutions(text)})
     # A page that shows what other files say, as of an API, has nothing else to be found by.
     has_text = any(block.kind != "definition" and not _ONLY_CODE.fullmatch(block.text) for block in blocks)
@@ -155,9 +160,11 @@ def read_markdown(
 class _Reader:
     """Reads a document, and what its directives hold: links of both may refer to the same names."""
 
-    def __init__(self, parser: MarkdownIt, read_rst: Reader | None, kernel: str) -> None:
+    def __init__(self, parser: MarkdownIt, read_rst: Reader | None, kernel: str, *, has_cells: bool) -> None:
         self._parser = parser
         self._kernel = kernel
+        # In R Markdown, code is of any language for which somebody has written an engine.
+        self._has_cells = has_cells
         self._read_rst = read_rst
         self._readers: dict[str, Callable[[Token, Sequence[Token]], Sequence[Block]]] = {
             "heading": self._read_heading,
@@ -191,6 +198,9 @@ class _Reader:
         """Return the blocks of all lines, to whose parts references may lead, as to what `names` has."""
         labels = {name: to_title(title) for name, title in _LABEL.findall("\n".join(lines))}
         self._environment["labels"] = {**names, **labels}
+        if (generator := names.get(GENERATOR)) in (PANDOC, PANDOC_BOOK):
+            self._environment["references"] = name_headings(lines)
+            self._environment["labels"] |= number_references(lines) if generator == PANDOC else {}
         return self.read(lines, numbers)
 
     def read(self, lines: Sequence[str], numbers: Sequence[int], group: str = "") -> tuple[Block, ...]:
@@ -297,7 +307,7 @@ class _Reader:
             return []
         rows = [list(map(self._clean, cells)) for cells in split_piped_rows(lines[first:])]
         numbers = [min(start + number, end) for number in range(first)]
-        table = replace(_make_table(rows), start_line=min(start + first, end), end_line=end)
+        table = replace(make_table(rows), start_line=min(start + first, end), end_line=end)
         return [*self.read(lines[:first], numbers), table] if first else [table]
 
     def _read_list(self, token: Token, inner: Sequence[Token]) -> Sequence[Block]:
@@ -334,14 +344,14 @@ class _Reader:
             elif part.type == "inline":
                 rows[-1].append(self._clean(part.content, marks_ways=False))
         start, end = self._get_lines(token)
-        return [replace(_make_table(rows, row_lines), start_line=start, end_line=end)]
+        return [replace(make_table(rows, row_lines), start_line=start, end_line=end)]
 
     def _read_grid(self, token: Token, _: Sequence[Token]) -> Sequence[Block]:
         start, end = self._get_lines(token)
         parts = split_grid(token.content.split("\n"))
         texts = [[join_texts(self.read(cell, [start] * len(cell))) for cell in cells] for _, cells in parts]
         has_names = bool(parts) and parts[0][0]
-        return [replace(_make_table(texts if has_names else [[], *texts]), start_line=start, end_line=end)]
+        return [replace(make_table(texts if has_names else [[], *texts]), start_line=start, end_line=end)]
 
     def _read_definitions(self, inner: Sequence[Token]) -> list[Block]:
         blocks: list[Block] = []
@@ -375,6 +385,7 @@ class _Reader:
         if info.startswith("{=") or _HIDDEN_CHUNK.match(info) or self._keep_snippet(info, token.content):
             # What only one of several formats of Pandoc takes as it is, or what no reader sees.
             return self.read(lines, numbers) if info.startswith("{=html") else ()
+        info = _CHUNK_OPTIONS.sub(r"{\1}", info)
         if directive := _DIRECTIVE.match(info):
             return self._read_directive(directive[1].lower(), directive[2].strip(), lines, numbers)
         # That of a preprocessor of mdBook.
@@ -423,6 +434,8 @@ class _Reader:
         title = attribute[1] if attribute else _BRACES.sub("", info if info.startswith("{") else match[2])
         title = title.strip().strip("[]\"'{}")
         blocks = self._read_tabs(lines, numbers) if name == "tabs" else self.read(lines, numbers, name)
+        if name == _HEADED_TABS:
+            blocks = split_tabs(blocks)
         return self._wrap(name, title, blocks, numbers)
 
     def _read_tabs(self, lines: Sequence[str], numbers: Sequence[int]) -> tuple[Block, ...]:
@@ -458,7 +471,7 @@ class _Reader:
         if name == "parsed-literal":
             code = "\n".join(line[: len(line) - len(line.lstrip())] + to_plain(self._clean(line)) for line in body)
             code = _strip_blank_lines(code)
-        if name in CODES or name in CELLS:
+        if name in CODES or name in CELLS or (self._has_cells and name not in ADMONITIONS):
             return self._read_cell(name, argument, options, code, numbers)
         if name in ("csv-table", "list-table"):
             return self._read_table_directive(name, argument, options, body, body_numbers)
@@ -525,7 +538,7 @@ class _Reader:
         if not rows or not numbers:
             return ()
         table = replace(
-            _make_table([row for row in rows if row or row is rows[0]]), start_line=numbers[0], end_line=numbers[-1]
+            make_table([row for row in rows if row or row is rows[0]]), start_line=numbers[0], end_line=numbers[-1]
         )
         title = self._clean(title)
         caption = Block("paragraph", f"{title}:", start_line=numbers[0], end_line=numbers[0])
@@ -547,19 +560,6 @@ def _iter_groups(tokens: Sequence[Token]) -> Iterator[tuple[Token, Sequence[Toke
             end += 1
         yield token, tokens[position + 1 : end]
         position = end + 1
-
-
-def _make_table(rows: Sequence[Sequence[str]], lines: Sequence[int] = ()) -> Block:
-    """Return a table whose first row are the names of its columns, if they have any; `lines` are those of all rows."""
-    header, *others = map(tuple, rows)
-    # Of a row of pictures, nothing is left.
-    shown = [any(row) for row in others]
-    return Block(
-        "table",
-        header=header if any(header) else (),
-        rows=tuple(compress(others, shown)),
-        row_lines=tuple(compress(lines[1:], shown)),
-    )
 
 
 def _find_label(info: str, *, is_tab: bool) -> str:

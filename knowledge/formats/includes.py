@@ -85,8 +85,14 @@ _TEMPLATE = re.compile(
 _HOOK_INCLUDE = re.compile(
     r"([ \t]*)\{\*[ \t]+([^\s{}*]{1,300})(?:[ \t]+ln\[([\d:,]{1,100})\])?[^{}\n]{0,300}\*\}[ \t]*$"
 )
+# Docsify embeds what a link leads to that is alone on its line, outside of code.
+_DOCSIFY = re.compile(
+    r"([ \t]*)\[[^\[\]\n]{0,200}\]\(([^()\s]{1,500})[ \t]+[\"'][ ]?:include\b([^\"'()\n]{0,200})[\"']\)[ \t]*$"
+)
+_DOCSIFY_TYPE = re.compile(r":type=(\w+)")
+_DOCSIFY_FRAGMENT = re.compile(r":fragment=([\w.-]+)")
 _MARKDOWN_INCLUDE = re.compile(r"([ \t]*)\{!>?[ \t]*([^\s{}!]{1,300})[ \t]*!\}[ \t]*$")
-_TEXT_SUFFIXES = (".md", ".mdx", ".markdown", ".txt")
+_TEXT_SUFFIXES = (".md", ".mdx", ".markdown", ".txt", ".qmd", ".rmd")
 _INCLUDE_FOLDERS = ("snippets", "includes", "_includes", "examples", "src")
 _ROOT = re.compile(r"(?:@site/|[@~]/|/|@(?=\w))")
 _MDX_IMPORT = re.compile(
@@ -215,11 +221,12 @@ class _Expander:
         fence = ""
         while number < len(lines):
             line = lines[number]
-            if components and (mark := _FENCE.match(line)):
+            if self._kind == "markdown" and (mark := _FENCE.match(line)):
                 fence = (fence if not mark[1].startswith(fence) else "") if fence else mark[1]
             if self._kind == "asciidoc" and (attribute := _ASCIIDOC_ATTRIBUTE.match(line)):
                 self._attributes[attribute[1]] = attribute[2].strip()[:_MAX_TARGET_CHARS]
             directive = self._match(lines, number, {} if fence else components)
+            directive = directive or (None if fence or self._kind != "markdown" else _match_docsify(line))
             targets = directive.target.split("\n") if directive else []
             parts = [self._include(replace(directive, target=each), path, outer_paths) for each in targets if directive]
             if directive is None or None in parts:
@@ -413,6 +420,22 @@ def _match_vite(line: str) -> _Directive | None:
         lines = f"{match[4] or 1}{match[5] and ':'}{match[6]}" if match[4] or match[6] else ""
         return _Directive(f"{match[2]}:{match[3] or lines}", indent=match[1])
     return None
+
+
+def _match_docsify(line: str) -> _Directive | None:
+    """Match a line that embeds a file of text: by its type, or by its name, it is Markdown or code."""
+    match = _DOCSIFY.match(line)
+    named_type = _DOCSIFY_TYPE.search(match[3]) if match else None
+    is_prose = match is not None and match[2].lower().endswith(_TEXT_SUFFIXES)
+    if (
+        match is None
+        or "://" in match[2]
+        or (named_type[1] not in ("code", "markdown") if named_type else not is_prose)
+    ):
+        return None
+    fragment = _DOCSIFY_FRAGMENT.search(match[3])
+    options = {"start-after": f"[{fragment[1]}]", "end-before": f"[{fragment[1]}]"} if fragment else {}
+    return _Directive(match[2], 1, match[1], named_type is not None and named_type[1] == "code", options)
 
 
 def _match_template(line: str) -> _Directive | None:

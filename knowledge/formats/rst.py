@@ -15,7 +15,6 @@ from core.markup.hidden_code import strip_hidden
 from core.markup.inline import (
     MAX_NOTE_CHARS,
     MAX_NOTE_MARKS,
-    fill_values,
     join_lines,
     name_label,
     normalize_label,
@@ -23,6 +22,7 @@ from core.markup.inline import (
 )
 from core.markup.markdown import read_markdown
 from core.markup.tables import join_texts
+from core.markup.templates import fill_values
 from core.markup.writer import MAX_HEADING_LEVEL
 from knowledge.formats.html import read_fragment_blocks
 from knowledge.formats.inline import escape, find_sign, make_code, make_link

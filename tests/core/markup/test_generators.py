@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from core.markup.markdown import read_markdown
+from core.markup.templates import GENERATOR, LIQUID, NUNJUCKS, PANDOC, PANDOC_BOOK, ZOLA
 from core.markup.writer import write_markdown
 
 
@@ -19,6 +20,7 @@ def read(text: str, *, is_mdx: bool = False) -> str:
         ("H<sub>2</sub>O and CO~2~, 4<sup>th</sup>", "H₂O and CO₂, 4th"),
         ("H{sub}`2`O, 4{sup}`th`", "H₂O, 4th"),
         ("in any case<sup>[1](#note)</sup>", "in any case¹"),
+        ('in any case<sup id="a1">[12](#f12)</sup>', "in any case¹²"),
         ("`set lists`<sup>1.53.0</sup>, items<sup>1,2</sup>", "`set lists` 1.53.0, items 1,2"),
         ("<p>all items<sup>1.56.0</sup></p>", "all items 1.56.0"),
         ("`2<sup>8</sup>` and ~/a~1~b", "`2<sup>8</sup>` and ~/a~1~b"),
@@ -152,3 +154,121 @@ def test_a_line_of_dashes_that_is_escaped_is_no_long_dash() -> None:
 )
 def test_admonitions_of_mdbook(info: str, title: str) -> None:
     assert read(f"```admonish{info}\nText *a*.\n```") == f"> **{title}**\n>\n> Text *a*."
+
+
+@pytest.mark.parametrize(
+    ("generator", "text", "expected"),
+    [
+        (
+            "",
+            "Use `{{</* ref a */>}}`:\n\n```\n{{%/*/* b */*/%}}\n```",
+            "Use `{{< ref a >}}`:\n\n```\n{{%/* b */%}}\n```",
+        ),
+        ("", "Write `\\{{#include a.rs}}` or `{{{< video a >}}}`", "Write `{{#include a.rs}}` or `{{< video a >}}`"),
+        ("", "````\n```{{r, echo=FALSE}}\nx\n```\n````", "````\n```{r, echo=FALSE}\nx\n```\n````"),
+        ("", "```{.md shortcodes=false}\n{{{< a >}}}\n```", "```md\n{{{< a >}}}\n```"),
+        (ZOLA, "`{{/* a() */}}` `{%/* b */%}`", "`{{ a() }}` `{% b %}`"),
+        ("", "`{{/* a() */}}`", "`{{/* a() */}}`"),
+        (
+            LIQUID,
+            "`{% raw %}{{ a }}{% endraw %}`\n\n```\n{%- raw -%}{{ b }}\n{% endraw %}\n```",
+            "`{{ a }}`\n\n```\n{{ b }}\n```",
+        ),
+        (NUNJUCKS, "`{% raw %}{{ a }}{% endraw %}`\n\n```\n{% raw %}\n```", "`{{ a }}`\n\n```\n{% raw %}\n```"),
+        ("", "`{% raw %}{{ a }}{% endraw %}`", "`{% raw %}{{ a }}{% endraw %}`"),
+    ],
+)
+def test_code_is_shown_without_the_escapes_of_its_generator(generator: str, text: str, expected: str) -> None:
+    assert write_markdown(read_markdown(text, names={GENERATOR: generator})) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("---\na: 1\nb:\n  c: 'x y'\n---\n`{{< meta a >}}` {{< meta b.c >}}", "`1` x y"),
+        ('+++\n[params]\na = "1"\n+++\n```\n{{< param "a" >}}\n```\n{{% param b %}}', "```\n1\n```\n\n2"),
+        (
+            "---\na: 1\n---\n`{{{< meta a >}}}`\n\n```{.md shortcodes=false}\n{{< meta a >}}\n```",
+            "`{{< meta a >}}`\n\n```md\n{{< meta a >}}\n```",
+        ),
+        ("Go {{< param c >}}+", "Go +"),
+    ],
+)
+def test_a_page_has_the_values_of_its_front_matter_and_site(text: str, expected: str) -> None:
+    assert write_markdown(read_markdown(text, names={"{{param b}}": "2"})) == expected
+
+
+def test_what_kramdown_and_gitbook_leave_out_is_no_text() -> None:
+    text = "Open {::nomarkdown}<b>{:/}Menu{::nomarkdown}</b>{:/}. {::comment}no{:/comment}{::options toc_levels='2' /}"
+    assert read(text) == "Open Menu."
+    assert read('- <i class="fa-code">:code:</i> Build it') == "- Build it"
+
+
+def test_rows_without_outer_pipes_below_a_short_rule_are_a_table() -> None:
+    text = "Functions:\n\nName | Port | Use\n:--- | :---\n`a|b` | 1 | *c*\nd | 2 |"
+    assert read(text) == "Functions:\n\n| Name | Port | Use |\n|---|---|---|\n| `a\\|b` | 1 | *c* |\n| d | 2 |  |"
+
+
+def test_headings_begin_the_tabs_of_a_tabset() -> None:
+    text = "# A\n\n::: {.panel-tabset}\n\n## R\n\nx\n\n### In\n\n## Python\n\ny\n\n:::\n\nEnd."
+    assert read(text) == "# A\n\n**R**\n\nx\n\n### In\n\n**Python**\n\ny\n\nEnd."
+
+
+def test_pandoc_takes_a_heading_in_brackets_for_a_link_to_it() -> None:
+    text = "# Set *up*\n\n## [New] {.a}\n\nSee [set *up*], [Other] and [Use].\n\n[Use]: https://a.example\n\n## Use"
+    assert "See set *up*, [Other] and [Use](https://a.example)." in write_markdown(
+        read_markdown(text, names={GENERATOR: PANDOC})
+    )
+    assert "See [set *up*]" in read(text)
+
+
+def test_the_columns_of_a_table_that_make_cards_are_not_shown() -> None:
+    text = (
+        "<table><thead><tr><th>Who</th><th data-hidden data-card-target>To</th><th>What</th></tr></thead>"
+        '<tbody><tr><td>All</td><td><a href="a.md">a.md</a></td><td>Read</td></tr></tbody></table>'
+    )
+    assert read(text) == "| Who | What |\n|---|---|\n| All | Read |"
+
+
+def test_what_is_captured_stands_where_it_is_handed_to_an_include() -> None:
+    text = (
+        "{% capture a %}\nGET /a\n{% endcapture %}\n{% capture b %}Some *prose*{% endcapture %}\n\nBefore:\n\n"
+        "{% include code-block.html\n  rest=a %}\n\nThen.\n\n{% include note.html text=b %}\n\nEnd."
+    )
+    assert read(text) == "Before:\n\n**rest**\n\n```\nGET /a\n```\n\nThen.\n\nSome *prose*\n\nEnd."
+    assert read_markdown(text)[-1].start_line == 15
+    assert read("{% capture a %}Kept{% endcapture %}") == "Kept"
+
+
+def test_notes_and_references_of_pandoc_are_what_they_show() -> None:
+    names = {GENERATOR: PANDOC, "sec-c": "The work"}
+    figures = "![](a.png){#fig-a}\n\n```{r}\n#| label: tbl-b\nx\n```"
+    text = f"See @fig-a, [@tbl-b] and @sec-c, not `@fig-a` or me@fig-a.\n\n{figures}"
+    shown = "See Figure 1, Table 1 and The work, not `@fig-a` or me@fig-a."
+    assert write_markdown(read_markdown(text, names=names)).startswith(shown)
+    assert write_markdown(read_markdown("See @fig-a-b.", names={GENERATOR: PANDOC_BOOK})) == "See Figure a b."
+    assert read("See @fig-a-b.") == "See @fig-a-b."
+    text = "It is `x`^[As [here](https://a.example) and `y` say.], a word^[no] and x^[2]."
+    assert read(text) == "It is `x` (As [here](https://a.example) and `y` say.), a word^[no] and x^[2]."
+
+
+def test_what_may_be_chosen_is_no_text_of_a_table() -> None:
+    choice = '<select><option value="a" label="Done"></option></select>'
+    text = f"<table><tr><th>Status{choice}</th></tr><tr><td>Done</td></tr></table>"
+    assert read(text) == "| Status |\n|---|\n| Done |"
+
+
+def test_an_argument_of_a_tag_may_have_names_in_braces() -> None:
+    text = '{% openapi-operation path="/a/{id}" method="get" %}\n[API](a.yml)\n{% endopenapi-operation %}\n\nEnd.'
+    assert read(text) == "`GET /a/{id}`\n\n→ API\n\nEnd."
+
+
+def test_code_of_any_engine_is_code_in_r_markdown() -> None:
+    text = "```{r}\nx\n```\n\n```{asciicast}\n# Why?\ny *z*\n```\n\n```{note}\nText\n```"
+    assert read(text) == "```r\nx\n```\n\n```\n# Why?\ny *z*\n```\n\n> **Note**\n>\n> Text"
+
+
+def test_options_of_a_named_chunk_of_r_markdown_are_read() -> None:
+    named = "```{r setup}\n#| include: false\nx\n```\n\n```{r b, fig.width=3}\n#| label: c\ny\n```"
+    text = f"{named}\n\n```{{r, echo=FALSE}}\nz\n```"
+    assert read(text) == "```r\ny\n```"
