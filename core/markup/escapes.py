@@ -6,8 +6,6 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from core.markup.inline import MAX_INLINE_CHARS
-
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
 
@@ -17,6 +15,8 @@ _ESCAPED_SIGN = re.compile(r"\\([*_`<])")
 # What a line begins with that may be no text: nobody asks for others.
 _DOUBTFUL_START = re.compile(r"[-#>+*_=|<!?:]|```|~~~|\[[^\]]{1,300}\]:|(\d{1,9})[.)](?:\s|$)")
 _PARAGRAPH = ["paragraph_open", "inline", "paragraph_close"]
+# A longer text keeps its escapes, as brackets that nothing closes are looked for again and again.
+MAX_CHARS = 20_000
 # A document is written several times, to be measured and cut.
 MAX_KEPT_TEXTS = 1024
 
@@ -29,7 +29,7 @@ def drop_escapes(text: str) -> str:
     >>> drop_escapes("**so**: f(\\\\*args), \\\\_c"), drop_escapes("\\\\*args\\\\*"), drop_escapes("it\\\\`s \\\\<= 3")
     ('**so**: f(*args), _c', '\\\\*args\\\\*', 'it`s <= 3')
     """
-    return _drop_escapes(text) if _ESCAPED_SIGN.search(text) and len(text) <= MAX_INLINE_CHARS else text
+    return _drop_escapes(text) if _ESCAPED_SIGN.search(text) and len(text) <= MAX_CHARS else text
 
 
 @lru_cache(MAX_KEPT_TEXTS)
