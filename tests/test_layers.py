@@ -78,6 +78,8 @@ VENDORS = {
     ],
     "markdown_it": [
         "core/markup/block_parser.py",
+        "core/markup/emphasis.py",
+        "core/markup/escapes.py",
         "core/markup/inline.py",
         "core/markup/markdown.py",
         "bots/common/markdown.py",

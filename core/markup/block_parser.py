@@ -96,6 +96,14 @@ def _make_parser(*, has_indented_code: bool, absent: frozenset[str]) -> Markdown
     return parser
 
 
+def make_prose_parser() -> MarkdownIt:
+    """Return a parser of the blocks of CommonMark, with tables, admonitions and tabs, in which prose is a paragraph."""
+    parser = MarkdownIt("commonmark").enable("table").disable("inline")
+    parser.block.ruler.before("fence", "indented", _read_indented, {"alt": ["paragraph"]})
+    parser.block.ruler.before("fence", "colon_fence", _read_colons, {"alt": ["paragraph"]})
+    return parser
+
+
 def _limit_lines(rule: _Rule) -> _Rule:
     """Return a rule for formulas that reads only those of a few lines."""
     return lambda state, start, end, silent: rule(state, start, min(end, start + MAX_FORMULA_LINES), silent)

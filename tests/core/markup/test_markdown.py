@@ -1365,8 +1365,8 @@ def test_code_that_is_highlighted_ends_at_any_closing_tag() -> None:
         ("|---|:-:|\n| a | 1 |", "- a: 1"),
         ("Ports:\n| a | 1 |\n| b | 2 |", "Ports:\n\n- a: 1\n- b: 2"),
         ("| name | port | use |\n|---|---|\n| a | 1 | 2 |", "| name | port | use |\n|---|---|---|\n| a | 1 | 2 |"),
-        ("| a | b |", "\\| a | b |"),
-        ("|x|\n|y|", "\\|x| |y|"),
+        ("| a | b |", "| a | b |"),
+        ("|x|\n|y|", "|x| |y|"),
         ("Either a |\nb | c |", "Either a | b | c |"),
     ],
 )

@@ -44,7 +44,7 @@ def read(main: str) -> str:
         ('<ol start="3"><li>a<li>b</ol>', "3. a\n4. b"),
         ('<ol start="0"><li>a<li>b</ol>', "0. a\n1. b"),
         ("<ul>a<li>b</ul><li>c", "- a\n- b\n\n- c"),
-        ("<p>2 * 3, f(*args), a_b, [x](y)</p>", "2 * 3, f(\\*args), a_b, [x\\](y)"),
+        ("<p>2 * 3, f(*args), a_b, [x](y)</p>", "2 * 3, f(*args), a_b, [x\\](y)"),
         ("a<hr>b", "a\n\n---\n\nb"),
         ("<table><tr><td>a</td><td>b</td></tr></table>", "- a: b"),
         ("<table><tr><th>A</th><th>B</th><th>C</th></tr><tr><td rowspan=2>x</td><td>1</td><td>y</td></tr>"
@@ -147,7 +147,7 @@ def test_code_stays_as_it_is(html: str, expected: str) -> None:
 @pytest.mark.parametrize(
     ("html", "expected"),
     [
-        ("<p>```</p>", "\\`\\`\\`"),
+        ("<p>```</p>", "\\```"),
         ("<p>a<br>~~~ b</p>", "a\n\\~~~ b"),
         ("<p># no heading</p>", "\\# no heading"),
         ("<p>a<br>---</p>", "a\n\\---"),

@@ -53,7 +53,7 @@ def test_what_nobody_sees_is_no_content(text: str, expected: str) -> None:
     ("text", "expected"),
     [
         ("``a*b`` and *c* and **d**", "`a*b` and *c* and **d**"),
-        ("2 * 3, f(*args), <name>, a_b", "2 * 3, f(\\*args), \\<name>, a_b"),
+        ("2 * 3, f(*args), <name>, a_b", "2 * 3, f(*args), \\<name>, a_b"),
         (":ref:`the guide <x>` :py:func:`~os.path.join` :class:`!Lock` :term:`node`", "the guide `join()` `Lock` node"),
         (":class:`~@AsyncResult` :func:`~solve` :file:`~/.bashrc`", "`@AsyncResult` `solve()` `~/.bashrc`"),
         ("See :any:`a.solve` and :any:`the way <a.solve>`.", "See `a.solve` and `the way`."),
