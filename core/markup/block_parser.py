@@ -45,7 +45,8 @@ MAX_FORMULA_LINES = 100
 
 _Rule = Callable[[StateBlock, int, int, bool], bool]
 
-_INDENTED = re.compile(r"(!!!|\?\?\?\+?|===[!+]?)[ \t]+(\S.*)$")
+# The name of an admonition may stand right behind its mark.
+_INDENTED = re.compile(r"((?:!!!|\?\?\?\+?)(?=[ \t]|[a-z]{1,30}(?:[ \t]*$|[ \t]+\"))|===[!+]?(?=[ \t]))[ \t]*(\S.*)$")
 _BODY = re.compile(r":[ \t]+(\S.*)$")
 _SLASHES = re.compile(r"(/{3,})[ \t]++([\w-]++)(?:[ \t]*+\|[ \t]*+(.*))?$")
 # The border of a table that is drawn with plus signs. Nobody writes one of more columns.
@@ -167,11 +168,11 @@ def _read_indented(state: StateBlock, start: int, end: int, silent: bool) -> boo
 
 
 def _read_definition_body(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Read what Python-Markdown takes for a definition without a term: `: text` below a heading, and what is indented.
+    """Read what Python-Markdown takes for a definition, where no term is above it: `: text`, and what is indented.
 
     The first paragraph may go on without an indent.
     """
-    if silent or not state.tokens or state.tokens[-1].type != "heading_close" or state.is_code_block(start):
+    if silent or state.is_code_block(start):
         return False
     match = _BODY.match(_get_line(state, start))
     if match is None:

@@ -25,6 +25,7 @@ from core.markup.attributes import (
     strip_objects,
 )
 from core.markup.front_matter import read_front_matter
+from core.markup.inline import write_code
 
 # Nobody writes inline code, or a tag of a template, that is longer.
 MAX_SPAN_CHARS = 2000
@@ -53,7 +54,7 @@ _TOKEN = re.compile(
     r"(?P<arguments>[^{}]{0,500}?)-?[%>]\}\}?)"
     # A name alone is a value, which is filled in later.
     r"|(?P<helper>\{\{(?!\{|-?[ ]*[.$\"']?[\w.-]{1,80}[\"']?[ ]*-?(?:\||\}))"
-    r"(?P<call>-?[ ]*[A-Za-z_][\w.]{0,80}\()?(?P<words>[^{}\n]{1,500})\}\})"
+    r"(?P<call>-?[ ]*[A-Za-z_][\w.]{0,80}\()?(?P<words>(?(call)[^{}]{1,500}|[^{}\n]{1,500}))\}\})"
     r"|(?P<fragment></?>)"
     r"|(?<!\\)<(?P<close>/?)(?P<tag>[A-Za-z][\w.:-]*+)(?=[\s/>])"
     r"|(?P<expression>\\?\{)",
@@ -90,6 +91,7 @@ _TAG_OR_END = re.compile(r"[^\S\n]*+(?:<|\{[{%]|\n|\Z)")
 _BLANK_LINE = re.compile(r"\n[ \t]*\n")
 # What Markdown reads up to their end.
 _RAW_TAGS = frozenset(("pre", "script", "style", "textarea"))
+_ONLY_TAGS = re.compile(r"(?:</?(?!pre\b)[a-z][^<>]{0,300}>[ ]?){1,9}")
 # What holds blocks, or stands between them.
 _BLOCK_TAGS = frozenset(
     """
@@ -97,8 +99,18 @@ _BLOCK_TAGS = frozenset(
     li main nav ol p section summary table tbody td tfoot th thead tr ul
     """.split()  # noqa: SIM905 (one word a line would hide the code)
 )
+# What can be a block without others around it.
+_TEXT_TAGS = frozenset(("article", "aside", "div", "figcaption", "p", "section"))
 _MIXED = re.compile(r"\smarkdown(?:=[\"']?(?:1|span|block)\b|[\s>])")
+# A comment in place of the text of a heading, or of a term, where a hook of MkDocs writes the last part of a name.
+_NAMING = re.compile(
+    r"<!--[ ][a-z]+:[a-z]+[ ](?:[\w-]{1,60}[.:]){0,9}([^\s<>][^\n<>]{0,200}?)[ ]-->[ \t]*$", re.MULTILINE
+)
+_HEADING_START = re.compile(r"#{1,6}[ \t]+")
+_DEFINITION_START = re.compile(r"[ \t]*\n(?:[ \t]*\n)?:[ \t]+\S")
 _LINE_END = re.compile(r"[ \t]*+$", re.MULTILINE)
+_PAGE = re.compile(r"\s+(?:link|to|href)=\"(?!https?:|#)([\w./#-]{1,300})\"\s*/>")
+_SLOT = re.compile(r"\s+(?:#|v-slot)")
 _SCRIPTS = frozenset(("script", "style"))
 # What stands behind the tag that ends a block, and is none of it.
 _STRAY_END = re.compile(r"[ \t]*+[.,;:][ \t]*+$", re.MULTILINE)
@@ -227,7 +239,8 @@ class _Rewriter:
     def _rewrite(self, token: re.Match[str]) -> int:
         """Emit what stands for a token, and return where the text goes on."""
         if token["fence"] or token["ticks"]:
-            if token["fence"] and self.is_mdx and self.lines and self.lines[-1].strip() and ">" not in token["lead"]:
+            above = self.lines[-1].strip() if token["fence"] and self.lines and ">" not in token["lead"] else ""
+            if above and (self.is_mdx or _ONLY_TAGS.fullmatch(above)):
                 # Code ends what is above it: also HTML, which Markdown reads up to a blank line, and at any indent.
                 self._end_line()
             end = self._find_code_end(token)
@@ -274,6 +287,10 @@ class _Rewriter:
             return token.end()
         end += len(closing_mark)
         self._skip(self.text[token.start() : end])
+        if name := _NAMING.match(self.text, token.start()):
+            is_heading = bool(_HEADING_START.fullmatch(self._line))
+            if is_heading or (not self._line and _DEFINITION_START.match(self.text, end)):
+                self._append(write_code(name[1].strip("`")))
         return end
 
     def _rewrite_tag(self, token: re.Match[str]) -> int:
@@ -287,6 +304,10 @@ class _Rewriter:
             code = code if code and ("code" in name.lower() or "\n" in code[1].strip()) else None
             starts_block = is_component and self._is_at_start() and (code or self._ends_line(rest.end()))
             self.has_components |= bool(starts_block) or "={" in rest[0]
+        if rest is not None and (text := self._find_shown(name, rest)) is not None:
+            self._append(text)
+            self._skip(rest[0])
+            return rest.end()
         if name.lower() in _SCRIPTS and not token["close"] and (end := self._find_script_end(token)):
             # What is in it looks like Markdown, or like a module.
             self._skip(self.text[token.start() : end])
@@ -294,7 +315,12 @@ class _Rewriter:
         if name.lower() == "pre":
             self._begin_preformatted(token)
         is_plain = name in _BLOCK_TAGS and "{" not in (rest[0] if rest else "")
-        if rest is not None and is_plain and self._mixes_markdown(rest) and (not self._line.strip() or token["close"]):
+        if (
+            rest is not None
+            and is_plain
+            and self._mixes_markdown(name, rest)
+            and (not self._line.strip() or token["close"])
+        ):
             # So the text in it is Markdown, and what is below it.
             self._emit(f"{self.text[token.start() : rest.end()]}\n\n")
             self.number -= 2
@@ -307,14 +333,28 @@ class _Rewriter:
             return self._rewrite_code(rest[0], code)
         if not is_component and "{" not in rest[0]:
             self._emit(self.text[token.start() : rest.end()])
-            return rest.end()
-        self._emit_component(rest.end(), name, bool(token["close"]), rest[0])
-        self._skip(rest[0])
+        else:
+            self._emit_component(rest.end(), name, bool(token["close"]), rest[0])
+            self._skip(rest[0])
         return rest.end()
 
-    def _mixes_markdown(self, rest: re.Match[str]) -> bool:
+    def _find_shown(self, name: str, rest: re.Match[str]) -> str | None:
+        """Return what a tag shows without being one; None for the others.
+
+        Vue only puts what a slot holds into its place. Within a sentence, a component that leads to a page shows its
+        title.
+        """
+        page = _PAGE.fullmatch(rest[0]) if name[0].isupper() else None
+        if page and not (self._is_at_start() and self._ends_line(rest.end())):
+            return f"[]({page[1]})"
+        return "" if name == "template" and _SLOT.match(rest[0]) else None
+
+    def _mixes_markdown(self, name: str, rest: re.Match[str]) -> bool:
         """Return whether a tag holds Markdown: in MDX, for kramdown or Python-Markdown, or in a page that has such."""
-        self._has_mixed |= _MIXED.search(rest[0]) is not None
+        is_mixed = _MIXED.search(rest[0]) is not None
+        self._has_mixed |= is_mixed
+        if is_mixed and name in _TEXT_TAGS:
+            return True
         return (self._has_mixed or self.is_mdx) and _LINE_END.match(self.text, rest.end()) is not None
 
     def _emit_component(self, position: int, name: str, is_closing: bool, attributes: str) -> None:
@@ -410,6 +450,7 @@ class _Rewriter:
         """
         starts_block = token["words"].startswith("#") and self._is_at_start() and self._ends_line(token.end())
         words = [] if token["call"] else find_strings(token["words"])
+        self._skip(token[0])
         self._append(" ".join(filter(_LETTER.search, words)))
         if starts_block and self._line.strip():
             self._end_line()

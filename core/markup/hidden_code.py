@@ -93,7 +93,8 @@ def strip_hidden(code: str) -> str:
         code = _REMARK.sub("", code)
     if "---cut" in code:
         code = _cut(code)
-    return _strip_marks(code) if "[!code" in code else code
+    # With a stroke, the sign itself is meant.
+    return (_strip_marks(code) if "[!code" in code else code).replace("[\\!code", "[!code")
 
 
 def _strip_marks(code: str) -> str:

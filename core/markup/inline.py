@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.language.tokens import HAN, KANA
 from core.markup.document import to_plain
+from core.markup.named_links import CODE as _CODE, write_named_links, write_notes
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -21,8 +22,6 @@ MAX_INLINE_CHARS = 20_000
 # What is longer holds what a page on the web makes of it, such as the code of an example, and is as long as a passage.
 MAX_ADDRESS_CHARS = 250
 # Only these begin markup that is changed: most paragraphs have none of them.
-# Code, also between two ticks each, within which one is a sign of the code.
-_CODE = r"(?<!`)``(?:[^`]|(?<!`)`(?!`)){1,300}``(?!`)|`+[^`]*`+"
 _CHANGED_MARKUP = re.compile(r"[\[<\\&{$\u00a0]|``|\w[\^~][\dn]|---|==|\+\+|[ ]{2}\n|:[a-z0-9_+-]{1,80}:")
 _ONE_LINK = r"\[[^\[\]\n]{1,300}\]\([^()\s]{0,500}\)"
 # A link, or the way to a page: links with signs between them, and its own name at the end.
@@ -89,14 +88,6 @@ _MYST = re.compile(r"(?:project|inv):")
 _PROJECT = re.compile(r"^[\w.-]{1,60}:(?=[^\s:])")
 # A role of MyST, which the first mark ends; what stands between two parts in code is none.
 _ROLE = re.compile(r"(?<![`\\])\{([\w:+-]{1,60})\}`([^`]{1,300})`|" + _CODE)
-# A link to a name that another tool knows, as those of mdBook, MkDocs and rustdoc do; the text may be the name.
-_NAMED_LINK = re.compile(
-    r"(?<![\w\]\\!])\[([^\[\]\n]{1,300})\]"
-    r"\[(`[^`\n]{1,200}`|(?![\d ]*\]|\^)[^\[\]{}\x22\n]{1,200}|(?<=[A-Za-z`*.]\]\[))\]"
-    r"|(?<![\w\]\\!])\[(?P<name>`[A-Za-z_][^`\n]{0,200}`|\w{1,100}(?:::\w{1,100}){1,10}(?:!|\(\))?)\](?![\[(:])"
-    rf"|{_CODE}"
-)
-_NAME_SIGN = re.compile(r"[ `.:/#-]")
 # An emoji, or an icon of MkDocs, by its name.
 _SHORT_CODE = re.compile(
     rf"(?P<code>{_CODE})"
@@ -135,8 +126,13 @@ _BLOCK_TAGS = frozenset(("br", "dd", "div", "dt", "hr", "li", "ol", "p", "table"
 _SUBSTITUTION = re.compile(
     rf"({_CODE})" r"|\{\{\{?-?[ ]*[.$\"']?([\w.-]{1,80}?)[\"']?[ ]*(?:\|[^{}\n]{0,200})?-?\}?\}\}"
 )
+# Attributes of HTML whose value needs no quotes.
+_ATTRIBUTE = r"(?:align|class|draggable|height|loading|rel|style|target|width)="
 # Attributes behind a heading or a paragraph, among them the name of its link.
-_ATTRIBUTES = re.compile(r"(?<![ \t])[ \t]*\{(?::[ ]?|[ ]?(?:[#.]|data-|[a-z-]{1,30}=[\"']))[^{}\n]{0,200}\}[ \t]*$")
+_ATTRIBUTES = re.compile(
+    rf"(?<![ \t])[ \t]*\{{(?::[ ]?|[ ]?(?:[#.]|data-|[a-z-]{{1,30}}=[\"'])|[ ](?:id=|{_ATTRIBUTE}))"
+    r"[^{}\n]{0,200}\}[ \t]*$"
+)
 # The name of a heading, as Fumadocs has it; a number is that of an issue.
 _HEADING_NAME = re.compile(r"(?<=[^ \t])[ \t]+\[#(?!\d+\])[^\[\]\s]{1,200}\][ \t]*$")
 # Attributes of a part of a text, which is in brackets where it is nothing else.
@@ -144,7 +140,7 @@ _PART_ATTRIBUTES = re.compile(
     rf"({_CODE})"
     r"(?:\{(?:[#.]|[a-z-]{1,20}=[\"'\w])[^{}\n]{0,200}\})?"
     r"|(?<![\w\]\\!])\[([^\[\]\n]{0,300})\]\{(?:[#.]|[a-z-]{1,20}=)[^{}\n]{0,200}\}"
-    r"|(?<=[)*_>])\{(?:[#.][a-z]|:[ ]?|[ ]?(?:target|rel|class|width|height)=|[ ]?[a-z-]{1,20}=[\"'])[^{}\n]{0,200}\}"
+    rf"|(?<=[)\]*_>])\{{(?:[ ]?[#.][a-z]|:[ ]?|[ ]?{_ATTRIBUTE}|[ ]?[a-z-]{{1,20}}=[\"'])[^{{}}\n]{{0,200}}\}}"
     # Of a picture they may say what it shows, in many words and lines.
     r"|(?<=\))\{(?=[.#]|[\w-]{1,20}=[\"'])(?>(?:[^{}\"']|\"[^\"]{0,2000}\"|'[^']{0,2000}')*)\}"
 )
@@ -243,8 +239,7 @@ def clean_inline(
     leads_elsewhere = marks_ways and _LOCAL_ADDRESS.search(text) and not _OTHER_ADDRESS.search(text)
     is_way = leads_elsewhere and ONLY_LINK.fullmatch(text)
     if "[" in text:
-        references = environment.get("references", {})
-        text = _NAMED_LINK.sub(lambda match: _write_named_link(match, references), text)
+        text = write_named_links(write_notes(text), environment.get("references", {}))
     if "\\(" in text or "$" in text:
         text = _FORMULA.sub(_write_formula, text)
     if "<su" in text or "^" in text or "~" in text:
@@ -333,16 +328,6 @@ def _write_moved(match: re.Match[str]) -> str:
     number = match[3] or match[4]
     above = match[5] or (number if match[2] == "sup" else "")
     return match[1] or (match[6] or "") + move_signs(above or number or match[7], "sup" if above else "sub")
-
-
-def _write_named_link(match: re.Match[str], references: Mapping[str, Any]) -> str:
-    from markdown_it.common.utils import normalizeReference  # whoever only writes Markdown does without the parser
-
-    text = match[1] or match["name"]
-    label = match[2] or text
-    # The words of a usage, as in `[from][to]`, have nothing in common.
-    is_named = bool(text) and (bool(_NAME_SIGN.search(text + label)) or text[:3].lower() == label[:3].lower())
-    return text if is_named and normalizeReference(label) not in references else match[0]
 
 
 def _write_wiki(match: re.Match[str]) -> str:

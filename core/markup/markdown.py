@@ -25,6 +25,7 @@ from core.markup.directives import (
     SHOWN_OPTION,
     VERSIONS,
     find_language,
+    find_tabs,
     is_hidden,
     list_names,
     name_directive,
@@ -76,11 +77,11 @@ _NO_TEXT = re.compile(
     r"(?:\([^()\n]{1,200}\)=|\+{3}[^\n]*|%[ \t][^\n]*(?:\n%[^\n]*)*|\[\[?_?(?:toc|TOC)_?\]\]?"
     r"|\*\[[^\[\]\n]{1,100}\]:[^\n]*|:(?:orphan|tocdepth|no-?search|nocomments|html_theme[\w.]{0,50}):[^\n]*"
     r"|\{(?:[:#.]|[a-z-]+=)[^{}\n]{0,200}\}|::[a-z][\w-]{0,50}(?:\{[^{}\n]{0,200}\})?"
-    r"|(?:<<<|-{2,}8<-{2,})[ \t][^\n]*)[ \t]*(?:\n|$)"
+    r"|(?:<<<|-{2,}8<-{2,})[ \t][^\n]*|@\[code[^\[\]\n]{0,100}\]\([^()\n]{0,500}\))[ \t]*(?:\n|$)"
 )
 # What kramdown makes a table of contents of.
 _CONTENTS = re.compile(r"^\{:[ ]?toc\b[^{}\n]{0,100}\}\Z", re.MULTILINE)
-_NO_TEXT_SIGNS = tuple("(+%[*{<-:")
+_NO_TEXT_SIGNS = tuple("(+%[*{<-:@")
 _LABEL = re.compile(r"^\(([^()\n]{1,200})\)=[ \t]*\n(?:[ \t]*\n)?#{1,6}[ \t]+([^\n]+)", re.MULTILINE)
 _BULLET = re.compile(r"[ \t]+[-*+][ \t]+\S")
 # What a preprocessor could not put there.
@@ -103,6 +104,7 @@ _LABELLED: dict[str, BlockKind] = {
     **dict.fromkeys(("group-tab", "margin", "rubric", "sidebar", "tab", "tab-item", "topic"), "tab"),
 }
 _CODE_GROUPS = frozenset(("code-group", "codegroup"))
+_TABS = frozenset(("tabs", "code-tabs"))
 _SENTENCE_ENDS = (".", "!", "?", "。", "！", "？")
 # What divides a card from its head and its foot.
 _CARDS = frozenset(("card", "grid-item-card"))
@@ -435,16 +437,17 @@ class _Reader:
         attribute = _TITLE_ATTRIBUTE.search(info)
         title = attribute[1] if attribute else _BRACES.sub("", info if info.startswith("{") else match[2])
         title = title.strip().strip("[]\"'{}")
-        blocks = self._read_tabs(lines, numbers) if name == "tabs" else self.read(lines, numbers, name)
+        blocks = self._read_tabs(lines, numbers) if name in _TABS else self.read(lines, numbers, name)
         return self._wrap(name, title, blocks, numbers)
 
     def _read_tabs(self, lines: Sequence[str], numbers: Sequence[int]) -> tuple[Block, ...]:
-        """Return the tabs of VitePress: each begins with a line `== Label`."""
-        starts = [number for number, line in enumerate(lines) if line.startswith("== ")]
+        """Return tabs, each of which begins with a line `== Label` or `@tab Label`."""
+        labels = find_tabs(lines)
+        starts = list(labels)
         blocks = self.read(lines[: starts[0]], numbers) if starts else self.read(lines, numbers)
         for start, end in pairwise([*starts, len(lines)]):
             tab = self.read(lines[start + 1 : end], numbers[start + 1 : end])
-            blocks += tuple(self._wrap("tab", lines[start][3:], tab, numbers[start:end]))
+            blocks += tuple(self._wrap("tab", labels[start], tab, numbers[start:end]))
         return blocks
 
     def _wrap(self, name: str, title: str, blocks: tuple[Block, ...], numbers: Sequence[int]) -> Sequence[Block]:
