@@ -226,14 +226,7 @@ class _Expander:
 
     def _find_components(self, lines: Sequence[str]) -> dict[str, str]:
         """Return the files of the partials and components that a page of MDX imports, by their names."""
-        imports = _MDX_IMPORT.findall("\n".join(lines)) if self._kind == "markdown" else ()
-        # An escaped sign of a string is the sign.
-        return {
-            name: target.replace("\\", "")
-            for default, names, target in imports
-            for name in (default, *_COMPONENT_NAME.findall(names))
-            if name
-        }
+        return _find_imports("\n".join(lines)) if self._kind == "markdown" else {}
 
     def _match(self, lines: Sequence[str], number: int, components: Mapping[str, str]) -> _Directive | None:
         line = lines[number]
@@ -322,9 +315,30 @@ def _select(directive: _Directive, path: str, text: str) -> list[str]:
     """Return the lines of a file that a directive shows."""
     text = text.replace("\r\n", "\n").removeprefix("\ufeff").rstrip("\n")
     if name := directive.options.get("component"):
-        return read_component(text, name, directive.options["attributes"])
+        lines = read_component(text, name, directive.options["attributes"])
+        return _name_partials(lines, _find_imports(text))
     text = _FRONT_MATTER.sub("", text, count=1) if _is_prose(directive, path) else text
     return select_lines(text.split("\n"), directive.options)
+
+
+def _find_imports(source: str) -> dict[str, str]:
+    """Return the files that a module imports, by the names that it has for what is in them."""
+    # An escaped sign of a string is the sign.
+    return {
+        name: target.replace("\\", "")
+        for default, names, target in _MDX_IMPORT.findall(source)
+        for name in (default, *_COMPONENT_NAME.findall(names))
+        if name
+    }
+
+
+def _name_partials(lines: Sequence[str], components: Mapping[str, str]) -> list[str]:
+    """Return lines of which each that shows a partial, which their own file imports, includes it."""
+    targets = (components.get(use[2], "") if (use := _MDX_USE.match(line)) else "" for line in lines)
+    return [
+        f'--8<-- "{target}"' if target.endswith(_PARTIALS) else line
+        for line, target in zip(lines, targets, strict=True)
+    ]
 
 
 def _is_prose(directive: _Directive, path: str) -> bool:

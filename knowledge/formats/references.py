@@ -40,6 +40,8 @@ _MARKDOWN_HEADING = re.compile(r"^#[ \t]+(\S.*)$|(?:\A|(?<=\n\n))(\w.*)\n=+[ \t]
 _MARKDOWN_REFERENCE = re.compile(
     r"\{(?:ref|numref|doc)\}`([^`<>]{1,300})`|(?<!\w)\[\]\(([^()\s]{1,300})\)|(\{\{)-?[ ]*([\w.-]{1,80}?)[ ]*-?\}\}"
     r"|(?<![\w`])\{(?!(?:ref|numref|doc)\})([a-z][\w-]{0,30})\}(`[^`<>\n]{1,100}`)"
+    # A component that shows the title of a page.
+    r"|<[A-Z]\w{0,60}\s+(?:link|to|href)=\"(?!https?:|#)([\w./#-]{1,300})\"\s*/>"
 )
 _ASCIIDOC_TITLE = re.compile(r"^=[ \t]+(\S.*)$", re.MULTILINE)
 _ASCIIDOC_INCLUDE = re.compile(r"^include::([^\s\[\]]{1,300})\[", re.MULTILINE)
@@ -209,7 +211,8 @@ class Names:
         page, colon, section = reference.partition(":")
         if colon and self._find_page(path, page if page.startswith("/") else f"/{page}"):
             return section
-        title = "" if part or "://" in target else self._find_page(path, _SUFFIX.sub("", target))
+        page = "" if part or "://" in target else _SUFFIX.sub("", target)
+        title = page and (self._find_page(path, page) or self._find_page(path, f"/{page}"))
         return title or _SPHINX_LABELS.get(label, "")
 
     def _find_page(self, path: str, target: str) -> str:

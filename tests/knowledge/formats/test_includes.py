@@ -60,6 +60,12 @@ export function Code({ name }) {
 export function CodeB() {
   return <Code name="b" />;
 }
+
+import Text from './_part.mdx';
+
+export function Shown() {
+  return <Text />;
+}
 """
 FILES = {
     "docs/part.rst": "One.\n\n.. begin\n\nTwo.",
@@ -310,10 +316,11 @@ def test_a_text_file_with_directives_includes_others() -> None:
         ('<Code kind="d" />', '<Code kind="d" />'),
         ('<Code name="c" />', '<Code name="c" />'),
         ("<Missing />", "<Missing />"),
+        ("<A>\n  <Shown />\n</A>", "<A>\n  Shown *once*.\n</A>"),
     ],
 )
 def test_what_mdx_takes_from_code_stands_in_its_place(text: str, expected: str) -> None:
     head = "import {\n  Loaded,\n  Rows,\n  StartStep,\n  Video,\n} from '@/steps/start';\n"
     page = f"{head}import {{ Missing }} from './m';\nimport {{ Install }} from './Install.jsx';\n"
-    page += "import { Code, CodeB } from './Code.tsx';\n\n"
+    page += "import { Code, CodeB, Shown } from './Code.tsx';\n\n"
     assert expand("docs/page.mdx", "markdown", page + text).removeprefix(page) == expected
