@@ -30,6 +30,7 @@ _SIGNS = {
     "fence": re.compile("```|~~~"),
     "footnote_def": re.compile(r"\[\^"),
     "grid_table": re.compile(r"^[ \t>]*\+[-=:]{2}", re.MULTILINE),
+    "drawing": re.compile(r"^[ \t>]*@start[a-z]", re.MULTILINE),
     "heading": re.compile("#"),
     "html_block": re.compile("<"),
     "indented": re.compile(r"!!!|\?\?\?|==="),
@@ -42,12 +43,15 @@ _SIGNS = {
 }
 # The lines of a formula: below each that may begin one, its end is looked for. Nobody writes that many.
 MAX_FORMULA_LINES = 100
+# So it is for that of a drawing.
+MAX_DRAWING_LINES = 500
 
 _Rule = Callable[[StateBlock, int, int, bool], bool]
 
 # The name of an admonition may stand right behind its mark.
 _INDENTED = re.compile(r"((?:!!!|\?\?\?\+?)(?=[ \t]|[a-z]{1,30}(?:[ \t]*$|[ \t]+\"))|===[!+]?(?=[ \t]))[ \t]*(\S.*)$")
-_BODY = re.compile(r":[ \t]+(\S.*)$")
+_BODY = re.compile(r":(?:[ \t]+(\S.*))?$")
+_DRAWING = re.compile(r"@start(uml|[a-z]{2,10})\b")
 _SLASHES = re.compile(r"(/{3,})[ \t]++([\w-]++)(?:[ \t]*+\|[ \t]*+(.*))?$")
 # The border of a table that is drawn with plus signs. Nobody writes one of more columns.
 _BORDER = re.compile(r"\+(?:[-=:]{2,}\+){1,60}[ \t]*$")
@@ -82,6 +86,7 @@ def _make_parser(*, has_indented_code: bool, absent: frozenset[str]) -> Markdown
     parser.block.ruler.before("fence", "colon_fence", _read_colons, {"alt": within})
     parser.block.ruler.before("fence", "grid_table", _read_grid, {"alt": within})
     parser.block.ruler.before("fence", "slashes", _read_slashes, {"alt": within})
+    parser.block.ruler.before("fence", "drawing", _read_drawing, {"alt": within})
     # Inline markup is read where it is needed.
     parser.disable(["inline", "text_join", "footnote_tail", *absent], ignoreInvalid=True)
     if not has_indented_code:
@@ -175,9 +180,10 @@ def _read_definition_body(state: StateBlock, start: int, end: int, silent: bool)
     if silent or state.is_code_block(start):
         return False
     match = _BODY.match(_get_line(state, start))
-    if match is None:
-        return False
     indent = state.sCount[start] + 4
+    # Of a comment beside the sign, nothing is left.
+    if match is None or not (match[1] or (start + 1 < end and state.sCount[start + 1] >= indent)):
+        return False
     last = start
     for line in range(start + 1, end):
         if not state.isEmpty(line):
@@ -185,7 +191,7 @@ def _read_definition_body(state: StateBlock, start: int, end: int, silent: bool)
                 break
             last = line
     token = state.push("definition_body", "", 0)
-    token.content = f"{match[1]}\n{state.getLines(start + 1, last + 1, indent, False)}"
+    token.content = f"{match[1] or ''}\n{state.getLines(start + 1, last + 1, indent, False)}"
     token.map = [start, last + 1]
     state.line = last + 1
     return True
@@ -207,6 +213,22 @@ def _read_slashes(state: StateBlock, start: int, end: int, silent: bool) -> bool
     token.content = "\n" * (first - start - 1) + state.getLines(first, last, state.blkIndent, False)
     token.map = [start, last]
     state.line = min(last + 1, end)
+    return True
+
+
+def _read_drawing(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """Read what PlantUML draws, between two lines of its own, as code."""
+    match = None if state.is_code_block(start) else _DRAWING.match(_get_line(state, start))
+    closing = f"@end{match[1]}" if match else ""
+    lines = range(start, min(end, start + MAX_DRAWING_LINES)) if match else ()
+    last = next((line for line in lines if _get_line(state, line) == closing), 0)
+    if silent or not last:
+        return last > 0
+    token = state.push("fence", "", 0)
+    token.info = "plantuml"
+    token.content = state.getLines(start, last + 1, state.blkIndent, True)
+    token.map = [start, last + 1]
+    state.line = last + 1
     return True
 
 

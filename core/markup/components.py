@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
@@ -24,7 +24,8 @@ from core.markup.attributes import (
     split_fields,
     strip_objects,
 )
-from core.markup.front_matter import read_front_matter
+from core.markup.front_matter import read_front_matter, read_values
+from core.markup.hidden_code import MDX_BLOCK, unwrap_mdx
 from core.markup.inline import write_code
 
 # Nobody writes inline code, or a tag of a template, that is longer.
@@ -68,8 +69,6 @@ _REST_OF_TAG = re.compile(
 )
 _LETTER = re.compile(r"[^\W\d_]")
 _WORD = re.compile(r"[\w.+-]{1,60}")
-_MDX_BLOCK = "mdx-code-block"
-_MDX_FENCE = re.compile(rf"[ \t]*(`{{3,}}|~{{3,}}){_MDX_BLOCK}[ \t]*$")
 _CODE_TEMPLATES = frozenset(("highlight", "code-toggle"))
 _HIGHLIGHT_END = re.compile(r"\{(?:%|\{[%<])-?[ \t]*(?:/|end)[ \t]*(?:highlight|code-toggle)\b[^{}\n]*\}\}?")
 _ITEM_START = re.compile(r"[ \t]*+(?>(?:[-*+:]|\d{1,9}[.)])[ \t]++)*")
@@ -110,6 +109,7 @@ _HEADING_START = re.compile(r"#{1,6}[ \t]+")
 _DEFINITION_START = re.compile(r"[ \t]*\n(?:[ \t]*\n)?:[ \t]+\S")
 _LINE_END = re.compile(r"[ \t]*+$", re.MULTILINE)
 _PAGE = re.compile(r"\s+(?:link|to|href)=\"(?!https?:|#)([\w./#-]{1,300})\"\s*/>")
+_EVENT = re.compile(r"\s@[\w.:-]{1,60}=(?:\"[^\"]{0,500}\"|'[^']{0,500}')")
 _SLOT = re.compile(r"\s+(?:#|v-slot)")
 _SCRIPTS = frozenset(("script", "style"))
 # What stands behind the tag that ends a block, and is none of it.
@@ -135,30 +135,17 @@ def read_source(text: str, *, is_mdx: bool = False) -> MarkdownSource:
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").replace("\u00ad", "")
     text = _EMBEDDED_DATA.sub("data:,", text) if ";base64," in text else text
     lines = text.split("\n")
-    if _MDX_BLOCK in text:
-        lines = list(_unwrap_mdx(lines))
+    lines = list(unwrap_mdx(lines)) if MDX_BLOCK in text else lines
     first_line, title, title_line = read_front_matter(lines)
     body = "\n".join(lines[first_line - 1 :])
-    rewriter = _Rewriter(body, first_line, is_mdx=is_mdx)
+    # As a page of Docusaurus names them.
+    values = {f"frontMatter.{name}": value for name, value in read_values(lines).items()}
+    rewriter = _Rewriter(body, first_line, is_mdx, values)
     rewriter.run()
     if rewriter.has_components and not is_mdx:
-        rewriter = _Rewriter(body, first_line, is_mdx=True)
+        rewriter = _Rewriter(body, first_line, True, values)
         rewriter.run()
     return MarkdownSource(rewriter.lines, rewriter.numbers, title, title_line, rewriter.is_mdx)
-
-
-def _unwrap_mdx(lines: Iterable[str]) -> Iterator[str]:
-    """Yield lines without the fences around MDX, with which Docusaurus hides it from editors; they may be nested."""
-    open_fences: list[str] = []
-    for line in lines:
-        if fence := _MDX_FENCE.match(line):
-            open_fences.append(fence[1])
-        elif open_fences and line.strip() == open_fences[-1]:
-            open_fences.pop()
-        else:
-            yield line
-            continue
-        yield ""
 
 
 def _make_fence(code: str) -> str:
@@ -172,6 +159,7 @@ class _Rewriter:
     text: str
     number: int
     is_mdx: bool
+    values: Mapping[str, str]
     has_components: bool = False
     lines: list[str] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
@@ -195,7 +183,8 @@ class _Rewriter:
     def run(self) -> None:
         self._closed = frozenset(_CLOSING_TEMPLATE.findall(self.text))
         self._line_number = self.number
-        self._constants = {name: "".join(values) for name, *values in _CONSTANT.findall(self.text)}
+        constants = {name: "".join(values) for name, *values in _CONSTANT.findall(self.text)}
+        self._constants = {**self.values, **constants}
         position = 0
         while token := _TOKEN.search(self.text, position):
             self._emit(self.text[position : token.start()])
@@ -347,6 +336,9 @@ class _Rewriter:
         page = _PAGE.fullmatch(rest[0]) if name[0].isupper() else None
         if page and not (self._is_at_start() and self._ends_line(rest.end())):
             return f"[]({page[1]})"
+        if name[0].islower() and _EVENT.search(rest[0]):
+            # With such an attribute, it would be no tag for Markdown.
+            return f"<{name} {' '.join(_EVENT.sub('', rest[0]).split())}"
         return "" if name == "template" and _SLOT.match(rest[0]) else None
 
     def _mixes_markdown(self, name: str, rest: re.Match[str]) -> bool:

@@ -16,6 +16,9 @@ _DESCRIPTION = re.compile(r"description[ \t]*[:=][ \t]*(.*)", re.IGNORECASE)
 SHOWN_DESCRIPTION = "{{front.description"
 _SUBSTITUTIONS = re.compile(r"[ \t]*(?:myst_)?substitutions:[ \t]*$")
 _SUBSTITUTION = re.compile(r"([ \t]+)([\w.-]{1,80}):[ \t]+(\S[^\n]{0,1000})$")
+_VALUE = re.compile(r"([A-Za-z][\w-]{0,60}):[ \t]+([^\s&*!|>{\[#][^\n]{0,1000})$")
+# What a page names the values of its front matter by: in VuePress and VitePress, in Jekyll, and in MkDocs.
+_PAGE_NAMES = ("frontmatter", "page", "page.meta")
 _YAML_BLOCKS = frozenset((">", ">-", ">+", "|", "|-", "|+"))
 _YAML_KEY = re.compile(r"[ \t]+(?:[\w-]+:(?:[ \t]|$)|- )")
 
@@ -34,13 +37,23 @@ def read_description(text: str) -> tuple[str, int]:
 
 
 def read_substitutions(text: str) -> dict[str, str]:
-    """Return the values of MyST that the front matter of a document has, of one line, by what begins their use.
+    """Return the values that the front matter of a document has, of one line, by what begins their use.
 
     >>> read_substitutions("---\\nmyst:\\n  substitutions:\\n    big: '<b>Big</b>'\\n---\\n{{ big }}")
     {'{{big': '<b>Big</b>'}
+    >>> read_substitutions("---\\ntitle: 'A b'\\n---\\n# {{ $frontmatter.title }}")["{{frontmatter.title"]
+    'A b'
     """
     lines = text.split("\n")
-    return find_substitutions(lines[: read_front_matter(lines)[0] - 1])
+    values = read_values(lines).items()
+    named = {f"{{{{{page}.{name}": value for name, value in values for page in _PAGE_NAMES}
+    return named | find_substitutions(lines[: read_front_matter(lines)[0] - 1])
+
+
+def read_values(lines: list[str]) -> dict[str, str]:
+    """Return the values of one line that the front matter of a document has, by their keys."""
+    found = filter(None, map(_VALUE.match, lines[: read_front_matter(lines)[0] - 1]))
+    return {match[1]: match[2].strip().strip("\"'") for match in found}
 
 
 def find_substitutions(lines: Sequence[str]) -> dict[str, str]:

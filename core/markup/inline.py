@@ -22,7 +22,9 @@ MAX_INLINE_CHARS = 20_000
 # What is longer holds what a page on the web makes of it, such as the code of an example, and is as long as a passage.
 MAX_ADDRESS_CHARS = 250
 # Only these begin markup that is changed: most paragraphs have none of them.
-_CHANGED_MARKUP = re.compile(r"[\[<\\&{$\u00a0]|``|\w[\^~][\dn]|---|==|\+\+|[ ]{2}\n|:[a-z0-9_+-]{1,80}:")
+_CHANGED_MARKUP = re.compile(
+    r"[\[<\\&{$\u00a0]|``|`(?:#!|:::)|\^\S|\w[\^~][\dn]|---|==|\+\+|[ ]{2}\n|:[a-z0-9_+-]{1,80}:"
+)
 _ONE_LINK = r"\[[^\[\]\n]{1,300}\]\([^()\s]{0,500}\)"
 # A link, or the way to a page: links with signs between them, and its own name at the end.
 ONLY_LINK = re.compile(
@@ -55,12 +57,13 @@ _REFERENCE_ROLES = ("ref", "numref", "doc")
 _TEXT_DIRECTIVE = re.compile(
     rf"({_CODE})" r"|(?<![\w:]):[a-z][a-z-]{0,40}\[([^\[\]\n]{1,300})\](?!\()(?:\{[^{}\n]{0,200}\})?"
 )
-# Links and pictures of a wiki, marked text, and keys.
+# Links and pictures of a wiki, marked text, keys, and what Python-Markdown sets above the line, or underlines.
 _WIKI = re.compile(
     rf"(?P<code>{_CODE})"
     r"|!\[\[[^\[\]\n]{1,200}\]\]|\[\[(?=\S)(?:[^\[\]|\n]{1,200}\|)?(?P<page>[^\[\]|\n]{1,200})\]\]"
     r"|(?<![\w=])\{?==(?=[^\s=])(?P<mark>[^=\n]{1,300})(?<=\S)==\}?(?![\w=])"
     r"|\{\+\+(?P<new>[^{}\n]{1,300})\+\+\}|(?<![\w+])\+\+(?P<keys>[a-z0-9]{1,20}(?:[+-][a-z0-9]{1,20}){0,4})\+\+(?![\w+])"
+    r"|(?<![\w^\\\[])\^(?:\^(?=[^\s^])(?P<inserted>[^^\n]{1,300})\^|(?P<raised>[^\s^\[\]]{1,30}))\^(?![\w^])"
 )
 # A formula, and what only one has.
 _FORMULA = re.compile(
@@ -135,6 +138,7 @@ _ATTRIBUTES = re.compile(
 )
 # The name of a heading, as Fumadocs has it; a number is that of an issue.
 _HEADING_NAME = re.compile(r"(?<=[^ \t])[ \t]+\[#(?!\d+\])[^\[\]\s]{1,200}\][ \t]*$")
+_CLOSING_SIGNS = re.compile(r"(?<=[^ \t])[ \t]+#{1,6}$")
 # Attributes of a part of a text, which is in brackets where it is nothing else.
 _PART_ATTRIBUTES = re.compile(
     rf"({_CODE})"
@@ -145,7 +149,7 @@ _PART_ATTRIBUTES = re.compile(
     r"|(?<=\))\{(?=[.#]|[\w-]{1,20}=[\"'])(?>(?:[^{}\"']|\"[^\"]{0,2000}\"|'[^']{0,2000}')*)\}"
 )
 # What says to MkDocs how code in a line is coloured.
-_LANGUAGE = re.compile(r"^#!\w{1,30}[ ](?=\S)")
+_LANGUAGE = re.compile(r"^(?:#!|:::)[\w+#-]{1,30}[ ](?=\S)")
 # An escaped sign that would be markup without the escape; a smaller-than sign only before a name.
 _ESCAPED = frozenset("*_`[]<\\~&")
 _NAME_START = re.compile(r"[A-Za-z/!?]")
@@ -246,7 +250,7 @@ def clean_inline(
         text = _MOVED.sub(_write_moved, text)
     if ":" in text and "[" in text:
         text = _TEXT_DIRECTIVE.sub(r"\1\2", text)
-    if "[[" in text or "==" in text or "++" in text:
+    if "[[" in text or "==" in text or "++" in text or "^" in text:
         text = _WIKI.sub(_write_wiki, text)
     tokens: list[Token] = []
     parser.inline.parse(text, parser, environment, tokens)
@@ -270,7 +274,9 @@ def drop_empty_brackets(written: str, source: str) -> str:
 def clean_title(parser: MarkdownIt, text: str, environment: MutableMapping[str, Any]) -> str:
     """Return a heading as inline Markdown, without the marks of footnotes that stand elsewhere instead."""
     labels = environment.get("labels", {})
-    bare = _ANY_MARK.sub(lambda mark: "" if mark[0] in labels else mark[0], _HEADING_NAME.sub("", text))
+    # Between a heading and its attributes, the signs of its level may be again.
+    bare = _CLOSING_SIGNS.sub("", _ATTRIBUTES.sub("", _HEADING_NAME.sub("", text)))
+    bare = _ANY_MARK.sub(lambda mark: "" if mark[0] in labels else mark[0], bare)
     return strip_permalink(clean_inline(parser, bare, environment, marks_ways=False))
 
 
@@ -332,7 +338,8 @@ def _write_moved(match: re.Match[str]) -> str:
 
 def _write_wiki(match: re.Match[str]) -> str:
     keys = match["keys"]
-    return f"`{keys}`" if keys else next(filter(None, match.group("code", "page", "mark", "new")), "")
+    names = ("code", "page", "mark", "new", "inserted", "raised")
+    return f"`{keys}`" if keys else next(filter(None, match.group(*names)), "")
 
 
 def _write(tokens: Sequence[Token], labels: Mapping[str, str]) -> str:

@@ -56,7 +56,8 @@ MAX_HEAD_CHARS = 2_000
 Reader = Callable[[str, Mapping[str, str]], tuple[Block, ...]]
 
 _DIRECTIVE = re.compile(r"\{([A-Za-z][\w:.+-]*)\}[ \t]*(.*)$")
-_CONTAINER = re.compile(r"\{?[ \t]*\.?(?:callout-)?([\w-]+)\}?[ \t]*(.*)$")
+# The name of a choice, or of a kind, may be right behind that of a container.
+_CONTAINER = re.compile(r"\{?[ \t]*\.?(?:callout-)?([\w-]+)(?:#[\w-]+)?\}?[ \t]*(.*)$")
 _ADMONISH = re.compile(r"admonish(?: (\w+)(?!=))?(?: ((?:title=)?\"[^\"]{0,200}\")| (?!title=)[\w-]{1,30}=\S+)*")
 _BRACES = re.compile(r"\{[^{}]*\}")
 # What Quarto reads in the first lines of a cell, and whether it hides the cell for it.
@@ -104,7 +105,7 @@ _LABELLED: dict[str, BlockKind] = {
     **dict.fromkeys(("group-tab", "margin", "rubric", "sidebar", "tab", "tab-item", "topic"), "tab"),
 }
 _CODE_GROUPS = frozenset(("code-group", "codegroup"))
-_TABS = frozenset(("tabs", "code-tabs"))
+_TABS = re.compile(r"(?:^|-)(?:tabs|playground|sandpack)$")
 _SENTENCE_ENDS = (".", "!", "?", "。", "！", "？")
 # What divides a card from its head and its foot.
 _CARDS = frozenset(("card", "grid-item-card"))
@@ -437,7 +438,7 @@ class _Reader:
         attribute = _TITLE_ATTRIBUTE.search(info)
         title = attribute[1] if attribute else _BRACES.sub("", info if info.startswith("{") else match[2])
         title = title.strip().strip("[]\"'{}")
-        blocks = self._read_tabs(lines, numbers) if name in _TABS else self.read(lines, numbers, name)
+        blocks = self._read_tabs(lines, numbers) if _TABS.search(name) else self.read(lines, numbers, name)
         return self._wrap(name, title, blocks, numbers)
 
     def _read_tabs(self, lines: Sequence[str], numbers: Sequence[int]) -> tuple[Block, ...]:

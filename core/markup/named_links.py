@@ -11,7 +11,7 @@ CODE = r"(?<!`)``(?:[^`]|(?<!`)`(?!`)){1,300}``(?!`)|`+[^`]*`+"
 # A link to a name that another tool knows, as those of mdBook, MkDocs and rustdoc do; the text may be the name.
 _NAMED_LINK = re.compile(
     r"(?<![\w\]\\!])\[([^\[\]\n]{1,300})\]"
-    r"\[(`[^`\n]{1,200}`|(?![\d ]*\]|\^)[^\[\]{}\x22\n]{1,200}|(?<=[A-Za-z`*.]\]\[))\]"
+    r"\[(`[^`\n]{1,200}`|(?![\d ]*\]|\^)[^\[\]{}\x22\n]{1,200}|(?<=[\w`*.]\]\[))\]"
     r"|(?<![\w\]\\!])\[(?P<name>`[A-Za-z_][^`\n]{0,200}`|\w{1,100}(?:::\w{1,100}){1,10}(?:!|\(\))?)\](?![\[(:])"
     rf"|{CODE}"
 )
@@ -72,6 +72,8 @@ def _part_from_note(match: re.Match[str], references: Mapping[str, Any]) -> str:
 def _write_named_link(match: re.Match[str], references: Mapping[str, Any]) -> str:
     text = match[1] or match["name"]
     label = match[2] or text
+    if text and text.isdecimal():
+        return match[0]
     # The words of a usage, as in `[from][to]`, have nothing in common.
     is_named = bool(text) and (bool(_NAME_SIGN.search(text + label)) or text[:3].lower() == label[:3].lower())
     return text if is_named and _normalize(label) not in references else match[0]

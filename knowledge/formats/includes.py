@@ -95,6 +95,7 @@ _MDX_IMPORT = re.compile(
 _COMPONENT_NAME = re.compile(r"\b[A-Z]\w*")
 _MDX_USE = re.compile(r"([ \t]*)<([A-Z]\w*)((?:[ \t][^<>\n]*)?)/>[ \t]*$")
 _PARTIALS = (".md", ".mdx")
+_STATEMENT = re.compile(r"import[ ][^'\"]{1,200}[ ]from[ ]['\"]|export[ ]const[ ]")
 # What is made here, and no package.
 _MODULE = re.compile(r"(?:[@~]|@site|\.{1,2})?/")
 _FENCE = re.compile(r"[ \t>]*(?:[-*+\d.]+[ \t]+)?(`{3,}|~{3,})")
@@ -301,7 +302,16 @@ class _Expander:
         if offset := options.get("leveloffset", ""):
             inner_lines = _shift_headings(inner_lines, offset)
         blank = [""] if self._kind == "rst" else []
-        return [*blank, *(directive.indent + line if line else line for line in inner_lines), *blank]
+        # Statements of MDX are none where they are indented, or right below a text.
+        is_mdx = self._kind == "markdown" and ("component" in options or _is_prose(directive, path))
+        size = _count_statements(inner_lines) if is_mdx else 0
+        blank = [""] if size and directive.indent else blank
+        return [
+            *blank,
+            *inner_lines[:size],
+            *(directive.indent + line if line else line for line in inner_lines[size:]),
+            *blank,
+        ]
 
     def _write_code(self, code: str, language: str) -> list[str]:
         if self._kind == "rst":
@@ -339,6 +349,12 @@ def _name_partials(lines: Sequence[str], components: Mapping[str, str]) -> list[
         f'--8<-- "{target}"' if target.endswith(_PARTIALS) else line
         for line, target in zip(lines, targets, strict=True)
     ]
+
+
+def _count_statements(lines: Sequence[str]) -> int:
+    """Return how many lines of a partial are above its text, if some of them import something for it."""
+    size = next((number for number, line in enumerate(lines) if line and not _STATEMENT.match(line)), len(lines))
+    return size if any(lines[:size]) else 0
 
 
 def _is_prose(directive: _Directive, path: str) -> bool:

@@ -116,6 +116,13 @@ def test_a_fragment_of_mdx_is_nothing_itself(text: str, is_mdx: bool, expected: 
          "It grows (By *day*, see [it](https://x.org).). 2^[3], `a^[bc]`"),
         ("```js\na // [\\!code focus]\nb // [!code focus]\n```", "```js\na // [!code focus]\nb\n```"),
         ("- a\n\n  @[code{1-2} ts](@tarn/a.ts)\n\n- b", "- a\n- b"),
+        ("## A# ## {: #a }\n\n## C#", "## A#\n\n## C#"),
+        ("| `#!py a` |\n|---|\n| `:::js b` |", "| `a` |\n|---|\n| `b` |"),
+        ("The ^P^ of ^^more words^^, x^2 and y^3, `a^b^`", "The P of more words, x^2 and y^3, `a^b^`"),
+        ("See [PEP 517][], [`b1`][] and [5][]", "See PEP 517, `b1` and [5][]"),
+        ("A\n\n@startuml\nA -> *B*\n\nC --> D\n@enduml\nB",
+         "A\n\n```plantuml\n@startuml\nA -> *B*\n\nC --> D\n@enduml\n```\n\nB"),
+        ("- a\n\n  @startuml\n\n  b", "- a\n\n  @startuml\n\n  b"),
         ("!!!note\n    Text\n\n!!!wow text", "> **Note**\n>\n> Text\n\n!!!wow text"),
     ],
 )  # fmt: skip
@@ -195,6 +202,7 @@ def test_tabs_of_vuepress_begin_with_their_labels() -> None:
         ("### <!-- md:setting config.size -->\n\n<!-- md:version 9 -->\nText", "### `size`\n\nText"),
         ("<!-- md:option type:big -->\n\n:   <!-- md:default `no` --> Text [a]\n\n    * b\n\n[a]: https://x.org",
          "**`big`**: Text [a](https://x.org)\n\n- b"),
+        (":   <!-- md:flag a --> <!-- md:flag b -->\n    Text\n\n    * c\n\nEnd", "Text\n\n- c\n\nEnd"),
         ("<!-- md:flag big -->\n\nText <!-- md:flag big --> here", "Text here"),
         ("# A <!-- note here -->", "# A"),
     ],
@@ -245,4 +253,27 @@ def test_a_component_that_leads_to_a_page_shows_its_name(is_mdx: bool) -> None:
 
 def test_vue_puts_what_a_slot_holds_into_its_place() -> None:
     slots = ("  <template #code>\n\n  `b`\n\n  </template>\n", "  <template v-slot:text>\n\n  c\n\n  </template>\n")
+    assert read('<button\n  class="a"\n  @click="b()"\n>\nGo\n</button>') == "Go"
     assert read(f"- a\n\n  <Show>\n{''.join(slots)}  </Show>") == "- a\n\n  `b`\n\n  c"
+
+
+@pytest.mark.parametrize("name", ["$frontmatter.title", "frontmatter.title", "page.title", "page.meta.title"])
+def test_a_page_names_values_of_its_front_matter(name: str) -> None:
+    head = "---\ntitle: 'All of it'\ntags: [a]\n---\n\n"
+    assert read(f"{head}# {{{{ {name} }}}}\n\nText") == "# All of it\n\nText"
+    assert read(f"{head}# {{frontMatter.title}}\n\nText", is_mdx=True) == "# All of it\n\nText"
+    assert read(f"{head}{{{{ page.tags }}}}") == "# All of it\n\npage.tags"
+
+
+def test_files_of_a_playground_have_their_names() -> None:
+    assert (
+        read("::: sandpack#vue A b\n\n@file /a.vue\n\n```vue\nx\n```\n\n:::")
+        == "**A b**\n\n**/a.vue**\n\n```vue\nx\n```"
+    )
+    text = "::: kotlin-playground\n\n@file main.kt\n\n```kotlin\nx\n```\n\n@settings\n\n```json\n{}\n```\n\n:::"
+    assert read(text) == "**main.kt**\n\n```kotlin\nx\n```\n\n**settings**\n\n```json\n{}\n```"
+
+
+def test_lines_of_a_drawing_are_those_of_the_document() -> None:
+    drawing = read_markdown("A\n\n@startuml\na\n@enduml\n")[1]
+    assert (drawing.kind, drawing.start_line, drawing.end_line) == ("code", 3, 5)

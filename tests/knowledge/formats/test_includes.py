@@ -61,7 +61,7 @@ export function CodeB() {
   return <Code name="b" />;
 }
 
-import Text from './_part.mdx';
+import Text from './_text.mdx';
 
 export function Shown() {
   return <Text />;
@@ -74,7 +74,9 @@ FILES = {
     "docs/app.py": "import os\n\n\ndef run():\n    return 1\n\n\n# tag::a[]\nx = 1\n# end::a[]\n",
     "docs/lib.rs": "fn a() {}\n// ANCHOR: b\nfn b() {}\n// ANCHOR_END: b\n",
     "docs/s.md": "a\n<!-- --8<-- [start:x] -->\nb\n<!-- --8<-- [end:x] -->\nc",
+    "docs/b.js": "import b from 'b';",
     "docs/_part.mdx": "Shown *once*.",
+    "docs/_text.mdx": "import B from '@b'\n\nShown *once*.",
     "docs/app.js": "let a;\n// #region r\nlet b;\n// #endregion r\n// [!region v]\nlet c;\n// [!endregion]",
     "docs/part.adoc": "= Part\n\nText.",
     "docs/code.adoc": "== Part\n\nx = 1\n\n----\n= 2\n----\n\n== End",
@@ -123,6 +125,7 @@ def test_restructuredtext(text: str, expected: str) -> None:
     ("text", "expected"),
     [
         ("A\n\n```{include} part.md\n```\n\nB", "A\n\nOne.\n\nTwo.\n\nB"),
+        ("- A\n\n  ```js\n  --8<-- 'b.js'\n  ```", "- A\n\n  ```js\n  import b from 'b';\n  ```"),
         ("```{include} part.md\n\n```\n\nB", "One.\n\nTwo.\n\nB"),
         (":::{include} part.md\n:end-before: Two\n:::", "One.\n"),
         ("```{include} part.md\n---\nend-before: Two\n---\n```\nB", "One.\n\nB"),
@@ -316,7 +319,7 @@ def test_a_text_file_with_directives_includes_others() -> None:
         ('<Code kind="d" />', '<Code kind="d" />'),
         ('<Code name="c" />', '<Code name="c" />'),
         ("<Missing />", "<Missing />"),
-        ("<A>\n  <Shown />\n</A>", "<A>\n  Shown *once*.\n</A>"),
+        ("<A>\n  <Shown />\n</A>", "<A>\n\nimport B from '@b'\n\n  Shown *once*.\n\n</A>"),
     ],
 )
 def test_what_mdx_takes_from_code_stands_in_its_place(text: str, expected: str) -> None:
