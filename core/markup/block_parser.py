@@ -52,6 +52,8 @@ _Rule = Callable[[StateBlock, int, int, bool], bool]
 _INDENTED = re.compile(r"((?:!!!|\?\?\?\+?)(?=[ \t]|[a-z]{1,30}(?:[ \t]*$|[ \t]+\"))|===[!+]?(?=[ \t]))[ \t]*(\S.*)$")
 _BODY = re.compile(r":(?:[ \t]+(\S.*))?$")
 _DRAWING = re.compile(r"@start(uml|[a-z]{2,10})\b")
+# Comments that begin a text, of which one that is indented may be code for whoever does not know the definition.
+_COMMENTS = re.compile(r"(?:[ \t]*<!--(?:(?!-->)[^\n]){0,300}-->){1,9}[ \t]*")
 _SLASHES = re.compile(r"(/{3,})[ \t]++([\w-]++)(?:[ \t]*+\|[ \t]*+(.*))?$")
 # The border of a table that is drawn with plus signs. Nobody writes one of more columns.
 _BORDER = re.compile(r"\+(?:[-=:]{2,}\+){1,60}[ \t]*$")
@@ -191,7 +193,9 @@ def _read_definition_body(state: StateBlock, start: int, end: int, silent: bool)
                 break
             last = line
     token = state.push("definition_body", "", 0)
-    token.content = f"{match[1] or ''}\n{state.getLines(start + 1, last + 1, indent, False)}"
+    body = state.getLines(start + 1, last + 1, indent, False)
+    comments = None if match[1] else _COMMENTS.match(body)
+    token.content = f"{match[1] or ''}\n{body[comments.end() if comments else 0 :]}"
     token.map = [start, last + 1]
     state.line = last + 1
     return True

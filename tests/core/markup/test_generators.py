@@ -202,7 +202,7 @@ def test_tabs_of_vuepress_begin_with_their_labels() -> None:
         ("### <!-- md:setting config.size -->\n\n<!-- md:version 9 -->\nText", "### `size`\n\nText"),
         ("<!-- md:option type:big -->\n\n:   <!-- md:default `no` --> Text [a]\n\n    * b\n\n[a]: https://x.org",
          "**`big`**: Text [a](https://x.org)\n\n- b"),
-        (":   <!-- md:flag a --> <!-- md:flag b -->\n    Text\n\n    * c\n\nEnd", "Text\n\n- c\n\nEnd"),
+        (":   <!-- md:flag a -->\n    <!-- md:flag b --> Text\n    [c]\n\n    * d\n\nEnd", "Text [c]\n\n- d\n\nEnd"),
         ("<!-- md:flag big -->\n\nText <!-- md:flag big --> here", "Text here"),
         ("# A <!-- note here -->", "# A"),
     ],
