@@ -72,7 +72,7 @@ def _part_from_note(match: re.Match[str], references: Mapping[str, Any]) -> str:
 def _write_named_link(match: re.Match[str], references: Mapping[str, Any]) -> str:
     text = match[1] or match["name"]
     label = match[2] or text
-    if text and text.isdecimal():
+    if text and not match[2] and text.isdecimal():
         return match[0]
     # The words of a usage, as in `[from][to]`, have nothing in common.
     is_named = bool(text) and (bool(_NAME_SIGN.search(text + label)) or text[:3].lower() == label[:3].lower())
