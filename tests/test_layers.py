@@ -82,6 +82,7 @@ VENDORS = {
         "core/markup/escapes.py",
         "core/markup/inline.py",
         "core/markup/markdown.py",
+        "core/markup/named_links.py",
         "bots/common/markdown.py",
         "bots/common/markdown_parser.py",
         "bots/console/render.py",

@@ -16,7 +16,7 @@ from mdit_py_plugins.dollarmath.index import math_block_dollar
 from mdit_py_plugins.footnote import footnote_plugin
 from mdit_py_plugins.myst_blocks.index import target as read_target
 
-from core.markup.inline import CROSS_KINDS
+from core.markup.generators import CROSS_KINDS
 
 # Quotations, lists and links within each other; what is deeper is one paragraph. The time grows with it.
 MAX_NESTING = 20
@@ -29,10 +29,12 @@ _SIGNS = {
     "amsmath": re.compile(r"\\begin"),
     "blockquote": re.compile(">"),
     "colon_fence": re.compile(":::"),
+    "definition_body": re.compile(r"^[ \t>]*:(?:[ \t]|$)", re.MULTILINE),
     "deflist": re.compile(r"^[ \t>]*[:~][ \t]", re.MULTILINE),
     "fence": re.compile("```|~~~"),
     "footnote_def": re.compile(r"\[\^"),
     "grid_table": re.compile(r"^[ \t>]*\+[-=:]{2}", re.MULTILINE),
+    "drawing": re.compile(r"^[ \t>]*@start[a-z]", re.MULTILINE),
     "heading": re.compile("#"),
     "html_block": re.compile("<"),
     "indented": re.compile(r"!!!|\?\?\?|==="),
@@ -45,10 +47,17 @@ _SIGNS = {
 }
 # The lines of a formula: below each that may begin one, its end is looked for. Nobody writes that many.
 MAX_FORMULA_LINES = 100
+# So it is for that of a drawing.
+MAX_DRAWING_LINES = 500
 
 _Rule = Callable[[StateBlock, int, int, bool], bool]
 
-_INDENTED = re.compile(r"(!!!|\?\?\?\+?|===[!+]?)[ \t]+(\S.*)$")
+# The name of an admonition may stand right behind its mark.
+_INDENTED = re.compile(r"((?:!!!|\?\?\?\+?)(?=[ \t]|[a-z]{1,30}(?:[ \t]*$|[ \t]+\"))|===[!+]?(?=[ \t]))[ \t]*(\S.*)$")
+_BODY = re.compile(r":(?:[ \t]+(\S.*))?$")
+_DRAWING = re.compile(r"@start(uml|[a-z]{2,10})\b")
+# Comments that begin a text, of which one that is indented may be code for whoever does not know the definition.
+_COMMENTS = re.compile(r"(?:[ \t]*<!--(?:(?!-->)[^\n]){0,300}-->){1,9}[ \t]*")
 _SLASHES = re.compile(r"(/{3,})[ \t]++([\w-]++)(?:[ \t]*+\|[ \t]*+(.*))?$")
 # The border of a table that is drawn with plus signs. Nobody writes one of more columns.
 _BORDER = re.compile(r"\+(?:[-=:]{2,}\+){1,60}[ \t]*$")
@@ -79,6 +88,7 @@ def _make_parser(*, has_indented_code: bool, absent: frozenset[str]) -> Markdown
     # Alone, for a document that is none of MyST may begin a line with the sign of its comments.
     parser.block.ruler.before("hr", "myst_target", read_target, {"alt": within})
     parser.block.ruler.before("fence", "indented", _read_indented, {"alt": ["paragraph", "reference", "list"]})
+    parser.block.ruler.before("fence", "definition_body", _read_definition_body)
     # Of a link that no browser should follow, the text is kept.
     parser.validateLink = lambda _: True  # type: ignore[assignment,method-assign]
     # Addresses stay as they are written: to encode them takes a fifth of the time of a page.
@@ -86,6 +96,7 @@ def _make_parser(*, has_indented_code: bool, absent: frozenset[str]) -> Markdown
     parser.block.ruler.before("fence", "colon_fence", _read_colons, {"alt": within})
     parser.block.ruler.before("fence", "grid_table", _read_grid, {"alt": within})
     parser.block.ruler.before("fence", "slashes", _read_slashes, {"alt": within})
+    parser.block.ruler.before("fence", "drawing", _read_drawing, {"alt": within})
     # Inline markup is read where it is needed.
     parser.disable(["inline", "text_join", "footnote_tail", *absent], ignoreInvalid=True)
     if not has_indented_code:
@@ -179,6 +190,33 @@ def _read_indented(state: StateBlock, start: int, end: int, silent: bool) -> boo
     return True
 
 
+def _read_definition_body(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """Read what Python-Markdown takes for a definition, where no term is above it: `: text`, and what is indented.
+
+    The first paragraph may go on without an indent.
+    """
+    if silent or state.is_code_block(start):
+        return False
+    match = _BODY.match(_get_line(state, start))
+    indent = state.sCount[start] + 4
+    # Of a comment beside the sign, nothing is left.
+    if match is None or not (match[1] or (start + 1 < end and state.sCount[start + 1] >= indent)):
+        return False
+    last = start
+    for line in range(start + 1, end):
+        if not state.isEmpty(line):
+            if state.sCount[line] < indent and last < line - 1:
+                break
+            last = line
+    token = state.push("definition_body", "", 0)
+    body = state.getLines(start + 1, last + 1, indent, False)
+    comments = None if match[1] else _COMMENTS.match(body)
+    token.content = f"{match[1] or ''}\n{body[comments.end() if comments else 0 :]}"
+    token.map = [start, last + 1]
+    state.line = last + 1
+    return True
+
+
 def _read_slashes(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     """Read a block of PyMdown: `/// name | Title`, its indented options, and what is above as many slashes alone."""
     match = None if state.is_code_block(start) else _SLASHES.match(_get_line(state, start))
@@ -195,6 +233,22 @@ def _read_slashes(state: StateBlock, start: int, end: int, silent: bool) -> bool
     token.content = "\n" * (first - start - 1) + state.getLines(first, last, state.blkIndent, False)
     token.map = [start, last]
     state.line = min(last + 1, end)
+    return True
+
+
+def _read_drawing(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """Read what PlantUML draws, between two lines of its own, as code."""
+    match = None if state.is_code_block(start) else _DRAWING.match(_get_line(state, start))
+    closing = f"@end{match[1]}" if match else ""
+    lines = range(start, min(end, start + MAX_DRAWING_LINES)) if match else ()
+    last = next((line for line in lines if _get_line(state, line) == closing), 0)
+    if silent or not last:
+        return last > 0
+    token = state.push("fence", "", 0)
+    token.info = "plantuml"
+    token.content = state.getLines(start, last + 1, state.blkIndent, True)
+    token.map = [start, last + 1]
+    state.line = last + 1
     return True
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from core.markup.attributes import (
@@ -23,7 +23,9 @@ from core.markup.attributes import (
     split_fields,
     strip_objects,
 )
-from core.markup.front_matter import read_front_matter
+from core.markup.component_tokens import TOKEN
+from core.markup.front_matter import read_front_matter, read_scalars
+from core.markup.hidden_code import MDX_BLOCK, unwrap_mdx
 from core.markup.inline import is_formula
 from core.markup.templates import show_escaped
 
@@ -38,43 +40,6 @@ _BARE_HEAD = re.compile(
     re.MULTILINE,
 )
 
-# What begins a line stands in one branch: each branch is tried at each sign of a text.
-_TOKEN = re.compile(
-    r"^(?:(?P<lead>[ \t>]*+(?>(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*))(?P<fence>`{3,}+(?=[^`\n]*$)|~{3,}+)[^\n]*$"
-    r"|(?P<definition>[ ]{0,3}\[[^\[\]\n]{1,300}\]:[ \t]+)[^\n{]{0,500}\{[{%][^\n]*$"
-    r"|(?P<line_note>%%[ \t]*\n(?>(?:(?!%%)[^\n]*+\n)*)%%[ \t]*$"
-    # What mkdocstrings puts there, with its options.
-    r"|:::[ \t]+(?:[\w.]{1,200}[ \t]*\n(?>[ \t]*\n)*[ ]{4}(?:handler|options|rendering|selection):[^\n]*\n"
-    r"(?>(?:[ ]{4}[^\n]*|[ \t]*)\n)*|\w{1,100}(?:\.\w{1,100}){1,20}[ \t]*$)"
-    # What Fumadocs could not include.
-    r"|<include(?:[ \t][^<>\n]{0,300})?>[^<>]{1,300}</include>[ \t]*$"
-    r"|---type-table---[ \t]*\n[^\n]{0,300}\n---end---[ \t]*$)"
-    # Above its statements, a comment may say what they are.
-    r"|(?P<module>(?>(?:(?:/\*[^*\n]{0,200}\*/|//[^\n]{0,200})[ \t]*\n){0,3})"
-    r"(?:import\s(?:[^'\"<>`.()]{0,500}\sfrom\s*)?['\"][^'\"\n]{1,200}['\"]"
-    r"|export\s+(?:(?:const|let|var)\s+[\w{\[]|(?:async\s+)?function\b|class\b"
-    r"|default\s+(?:function|class|[({\w.]+[({;])|[{*]))))"
-    r"|(?P<ticks>`+)"
-    r"|(?P<formula>(?<![\\$\w])(?:\$\$[^$`]{1,2000}\$\$|\$(?![\s$])[^$`\n]{1,300}(?<![\s\\])\$)(?![\w$({]))"
-    r"|(?P<comment><!--|\{/\*)"
-    # What ERB runs stands where a note does: what it shows is not known.
-    r"|(?P<note>(?<!\S)%%(?=\S)[^%\n]{1,1000}%%(?!\S)|<%(?!%)(?>(?:[^%]|%(?!>)){0,1000})%>"
-    r"|\{(?:>>[^{}\n]{0,1000}<<|--[^{}\n]{0,1000}--|#-?\s[^{}]{0,1000}#)\}"
-    # The name of an icon, which GitBook keeps in its tag.
-    r"|<i[ ]class=\"fa[\w -]{0,60}\">:[\w-]{1,60}:</i>"
-    # What kramdown leaves out, and where it reads no Markdown.
-    r"|\{::comment\}(?>(?:[^{]|\{(?!:/)){0,2000})\{:/(?:comment)?\}"
-    r"|\{:(?::(?:nomarkdown|options)\b|/(?:nomarkdown|comment)?(?=\}))[^{}\n]{0,200}\})"
-    r"|(?P<template>\{(?:%|\{[%<])-?[ \t]*+(?P<end>/|end)?[ \t]*+(?P<block>[A-Za-z][\w-]*+)"
-    r"(?P<arguments>(?:[^{}]|\{[\w:.-]{1,60}\}){0,500}?)-?[%>]\}\}?)"
-    # A name alone is a value, which is filled in later.
-    r"|(?P<helper>\{\{(?!\{|-?[ ]*[.$\"']?[\w.-]{1,80}[\"']?[ ]*-?(?:\||\}))"
-    r"(?P<call>-?[ ]*[A-Za-z_][\w.]{0,80}\()?(?P<words>[^{}\n]{1,500})\}\})"
-    r"|(?P<fragment></?>)"
-    r"|(?<!\\)<(?P<close>/?)(?P<tag>[A-Za-z][\w.:-]*+)(?=[\s/>])"
-    r"|(?P<expression>\\?\{)",
-    re.MULTILINE,
-)
 # Braces within braces, which nobody nests deeper.
 _MAX_BRACES = 6
 _BRACES = re.compile(r"\{(?>(?:[^{}]+|" * _MAX_BRACES + r"\{[^{}]*\}" + r")*)\}" * _MAX_BRACES)
@@ -83,8 +48,6 @@ _REST_OF_TAG = re.compile(
 )
 _LETTER = re.compile(r"[^\W\d_]")
 _WORD = re.compile(r"[\w.+-]{1,60}")
-_MDX_BLOCK = "mdx-code-block"
-_MDX_FENCE = re.compile(rf"[ \t]*(`{{3,}}|~{{3,}}){_MDX_BLOCK}[ \t]*$")
 _CODE_TEMPLATES = frozenset(("highlight", "code-toggle"))
 _HIGHLIGHT_END = re.compile(r"\{(?:%|\{[%<])-?[ \t]*(?:/|end)[ \t]*(?:highlight|code-toggle)\b[^{}\n]*\}\}?")
 _ITEM_START = re.compile(r"[ \t]*+(?>(?:[-*+:]|\d{1,9}[.)])[ \t]++)*")
@@ -109,6 +72,7 @@ _TAG_OR_END = re.compile(r"[^\S\n]*+(?:<|\{[{%]|\n|\Z)")
 _BLANK_LINE = re.compile(r"\n[ \t]*\n")
 # What Markdown reads up to their end.
 _RAW_TAGS = frozenset(("pre", "script", "style", "textarea"))
+_ONLY_TAGS = re.compile(r"(?:</?(?!pre\b)[a-z][^<>]{0,300}>[ ]?){1,9}")
 # What holds blocks, or stands between them.
 _BLOCK_TAGS = frozenset(
     """
@@ -118,9 +82,14 @@ _BLOCK_TAGS = frozenset(
 )
 # What describes a parameter, or a field of a response.
 _FIELD = re.compile(r"(?:Field|Param|Parameter|Property|Prop|Argument)$")
+# What can be a block without others around it.
+_TEXT_TAGS = frozenset(("article", "aside", "div", "figcaption", "p", "section"))
 _MIXED = re.compile(r"\smarkdown(?:=[\"']?(?:1|span|block)\b|[\s>])")
 _LINE_END = re.compile(r"[ \t]*+$", re.MULTILINE)
 _LINE_BREAKS = re.compile(r"\n\s*")
+_PAGE = re.compile(r"\s+(?:link|to|href)=\"(?!https?:|#)([\w./#-]{1,300})\"\s*/>")
+_EVENT = re.compile(r"\s@[\w.:-]{1,60}=(?:\"[^\"]{0,500}\"|'[^']{0,500}')")
+_SLOT = re.compile(r"\s+(?:#|v-slot)")
 _SCRIPTS = frozenset(("script", "style"))
 # What stands behind the tag that ends a block, and is none of it.
 _STRAY_END = re.compile(r"[ \t]*+[.,;:][ \t]*+$", re.MULTILINE)
@@ -146,30 +115,17 @@ def read_source(text: str, *, is_mdx: bool = False, generator: str = "") -> Mark
     text = _EMBEDDED_DATA.sub("data:,", text) if ";base64," in text else text
     text = _BARE_HEAD.sub(lambda head: "|" * (head[1].count("|") + 2) + "\n", text)
     lines = text.split("\n")
-    if _MDX_BLOCK in text:
-        lines = list(_unwrap_mdx(lines))
+    lines = list(unwrap_mdx(lines)) if MDX_BLOCK in text else lines
     first_line, title, title_line = read_front_matter(lines)
     body = "\n".join(lines[first_line - 1 :])
-    rewriter = _Rewriter(body, first_line, is_mdx=is_mdx, generator=generator)
+    # As a page of Docusaurus names them.
+    values = {f"frontMatter.{name}": value for name, value in read_scalars(lines[: first_line - 1]).items()}
+    rewriter = _Rewriter(body, first_line, is_mdx=is_mdx, values=values, generator=generator)
     rewriter.run()
     if rewriter.has_components and not is_mdx:
-        rewriter = _Rewriter(body, first_line, is_mdx=True, generator=generator)
+        rewriter = _Rewriter(body, first_line, is_mdx=True, values=values, generator=generator)
         rewriter.run()
     return MarkdownSource(rewriter.lines, rewriter.numbers, title, title_line, rewriter.is_mdx)
-
-
-def _unwrap_mdx(lines: Iterable[str]) -> Iterator[str]:
-    """Yield lines without the fences around MDX, with which Docusaurus hides it from editors; they may be nested."""
-    open_fences: list[str] = []
-    for line in lines:
-        if fence := _MDX_FENCE.match(line):
-            open_fences.append(fence[1])
-        elif open_fences and line.strip() == open_fences[-1]:
-            open_fences.pop()
-        else:
-            yield line
-            continue
-        yield ""
 
 
 def _make_fence(code: str) -> str:
@@ -183,6 +139,7 @@ class _Rewriter:
     text: str
     number: int
     is_mdx: bool
+    values: Mapping[str, str]
     generator: str = ""
     has_components: bool = False
     lines: list[str] = field(default_factory=list)
@@ -210,9 +167,10 @@ class _Rewriter:
         handed = _HANDED.findall(self.text) if "endcapture" in self.text else ()
         self._handed = frozenset(name for _, name in handed)
         self._line_number = self.number
-        self._constants = {name: "".join(values) for name, *values in _CONSTANT.findall(self.text)}
+        constants = {name: "".join(values) for name, *values in _CONSTANT.findall(self.text)}
+        self._constants = {**self.values, **constants}
         position = 0
-        while token := _TOKEN.search(self.text, position):
+        while token := TOKEN.search(self.text, position):
             self._emit(self.text[position : token.start()])
             position = self._rewrite(token)
         self._emit(self.text[position:])
@@ -254,7 +212,8 @@ class _Rewriter:
     def _rewrite(self, token: re.Match[str]) -> int:
         """Emit what stands for a token, and return where the text goes on."""
         if token["fence"] or token["ticks"] or token["formula"]:
-            if token["fence"] and self.is_mdx and self.lines and self.lines[-1].strip() and ">" not in token["lead"]:
+            above = self.lines[-1].strip() if token["fence"] and self.lines and ">" not in token["lead"] else ""
+            if above and (self.is_mdx or _ONLY_TAGS.fullmatch(above)):
                 # Code ends what is above it: also HTML, which Markdown reads up to a blank line, and at any indent.
                 self._end_line()
             end = self._find_code_end(token)
@@ -317,12 +276,21 @@ class _Rewriter:
             code = code if code and ("code" in name.lower() or "\n" in code[1].strip()) else None
             starts_block = is_component and self._is_at_start() and (code or self._ends_line(rest.end()))
             self.has_components |= bool(starts_block) or "={" in rest[0]
+        if rest is not None and (text := self._find_shown(name, rest)) is not None:
+            self._append(text)
+            self._skip(rest[0])
+            return rest.end()
         if name.lower() in _SCRIPTS and not token["close"] and (end := self._find_script_end(token)):
             # What is in it looks like Markdown, or like a module.
             self._skip(self.text[token.start() : end])
             return end
         is_plain = name in _BLOCK_TAGS and "{" not in (rest[0] if rest else "")
-        if rest is not None and is_plain and self._mixes_markdown(rest) and (not self._line.strip() or token["close"]):
+        if (
+            rest is not None
+            and is_plain
+            and self._mixes_markdown(name, rest)
+            and (not self._line.strip() or token["close"])
+        ):
             # So the text in it is Markdown, and what is below it.
             self._emit(f"{self.text[token.start() : rest.end()]}\n\n")
             self.number -= 2
@@ -333,18 +301,34 @@ class _Rewriter:
             return token.end()
         if code:
             return self._rewrite_code(rest[0], code)
-        if not is_component and "{" not in rest[0]:
+        if is_component or "{" in rest[0]:
+            self._emit_component(rest.end(), name, bool(token["close"]), rest[0])
+        else:
             # On one line, for a line that begins with its end would be a quotation.
             self._append(token[0] + _LINE_BREAKS.sub(" ", rest[0]))
-            self._skip(rest[0])
-            return rest.end()
-        self._emit_component(rest.end(), name, bool(token["close"]), rest[0])
         self._skip(rest[0])
         return rest.end()
 
-    def _mixes_markdown(self, rest: re.Match[str]) -> bool:
+    def _find_shown(self, name: str, rest: re.Match[str]) -> str | None:
+        """Return what a tag shows without being one; None for the others.
+
+        Vue only puts what a slot holds into its place. Within a sentence, a component that leads to a page shows its
+        title.
+        """
+        page = _PAGE.fullmatch(rest[0]) if name[0].isupper() else None
+        if page and not (self._is_at_start() and self._ends_line(rest.end())):
+            return f"[]({page[1]})"
+        if name[0].islower() and _EVENT.search(rest[0]):
+            # With such an attribute, it would be no tag for Markdown.
+            return f"<{name} {' '.join(_EVENT.sub('', rest[0]).split())}"
+        return "" if name == "template" and _SLOT.match(rest[0]) else None
+
+    def _mixes_markdown(self, name: str, rest: re.Match[str]) -> bool:
         """Return whether a tag holds Markdown: in MDX, for kramdown or Python-Markdown, or in a page that has such."""
-        self._has_mixed |= _MIXED.search(rest[0]) is not None
+        is_mixed = _MIXED.search(rest[0]) is not None
+        self._has_mixed |= is_mixed
+        if is_mixed and name in _TEXT_TAGS:
+            return True
         return (self._has_mixed or self.is_mdx) and _LINE_END.match(self.text, rest.end()) is not None
 
     def _emit_component(self, position: int, name: str, is_closing: bool, attributes: str) -> None:
@@ -464,6 +448,7 @@ class _Rewriter:
         """
         starts_block = token["words"].startswith("#") and self._is_at_start() and self._ends_line(token.end())
         words = [] if token["call"] else find_strings(token["words"])
+        self._skip(token[0])
         self._append(" ".join(filter(_LETTER.search, words)))
         if starts_block and self._line.strip():
             self._end_line()

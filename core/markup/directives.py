@@ -65,6 +65,12 @@ SHOWN_OPTION = re.compile(
     r"^[ \t]*:([\w-]+):[ \t]+(?:\"?([^\Wa-z][^\s\"]*[ ][^\n\"]+)|\"([^\n\"]+)\"[ \t]*$)", re.MULTILINE
 )
 CAPTION_OPTION = re.compile(r"^[ \t]*:caption:[ \t]+(\S.*)$", re.MULTILINE)
+# What a tab begins with: in VitePress, and in VuePress, where a name for several may stand behind the label; and what
+# a file of a playground does.
+_TAB = re.compile(
+    r"==[ ](?P<label>.+)|@(?:tab(?::active)?|file)[ ]+(?P<title>\S.*?)(?:(?<!\\)#[\w-]*)?$"
+    r"|@(?P<part>settings?|setup|options|import)$"
+)
 _HIDDEN_INPUT = re.compile(r"\b(?:remove-(?:input|cell)|hide-code)\b")
 _SUMMARY_NAME = re.compile(r"[ \t]*~?[A-Za-z_]")
 _OPTION = re.compile(r"[ \t]*:[\w-]+:(?:[ \t]|$)")
@@ -82,6 +88,16 @@ def is_hidden(name: str, argument: str, options: str) -> bool:
     if name in ("raw", "only"):
         return "html" not in argument
     return name in EMPTY_DIRECTIVES or (name in CODES and _HIDDEN_INPUT.search(options) is not None)
+
+
+def find_tabs(lines: Sequence[str]) -> dict[int, str]:
+    """Return the labels of tabs by the numbers of the lines that they begin with.
+
+    >>> find_tabs(["== A", "b", "@tab C#name"])
+    {0: 'A', 2: 'C'}
+    """
+    matches = ((number, _TAB.match(line.rstrip())) for number, line in enumerate(lines))
+    return {number: next(filter(None, match.groups())) for number, match in matches if match}
 
 
 def list_names(lines: Sequence[str]) -> list[str]:

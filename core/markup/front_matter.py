@@ -21,6 +21,8 @@ _SCALAR = re.compile(r"([ \t]*)[\"']?([A-Za-z_][\w-]{0,80})[\"']?[ \t]*[:=](?:[ 
 _TOML_TABLE = re.compile(r"[ \t]*\[([\w.-]{1,200})\][ \t]*$")
 _ANCHOR = re.compile(r"&[\w-]+[ \t]+")
 _MAX_NESTED = 5
+# What a page names the values of its front matter by: in VuePress and VitePress, in Jekyll, and in MkDocs.
+_PAGE_NAMES = ("frontmatter", "page", "page.meta")
 _YAML_BLOCKS = frozenset((">", ">-", ">+", "|", "|-", "|+"))
 # In quotes of one kind, those of the other are text, as are escaped ones.
 _QUOTED = re.compile(r"\"((?>(?:[^\"\\]|\\.)+))\"|'((?>(?:[^']|'')+))'")
@@ -42,13 +44,17 @@ def read_description(text: str) -> tuple[str, int]:
 
 
 def read_substitutions(text: str) -> dict[str, str]:
-    """Return the values of MyST that the front matter of a document has, of one line, by what begins their use.
+    """Return the values that the front matter of a document has, of one line, by what begins their use.
 
     >>> read_substitutions("---\\nmyst:\\n  substitutions:\\n    big: '<b>Big</b>'\\n---\\n{{ big }}")
     {'{{big': '<b>Big</b>'}
+    >>> read_substitutions("---\\ntitle: 'A b'\\n---\\n# {{ $frontmatter.title }}")["{{frontmatter.title"]
+    'A b'
     """
     lines = text.split("\n")
-    return find_substitutions(lines[: read_front_matter(lines)[0] - 1])
+    head = lines[: read_front_matter(lines)[0] - 1]
+    named = {f"{{{{{page}.{name}": value for name, value in read_scalars(head).items() for page in _PAGE_NAMES}
+    return named | find_substitutions(head)
 
 
 def find_substitutions(lines: Sequence[str]) -> dict[str, str]:

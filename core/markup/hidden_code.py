@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 _FLAG = re.compile(r"(?<![ \t])[ \t]*#[ \t]*doctest:[ \t]*[+-][A-Z_]+[^\n]*")
 _BLANK_LINE = re.compile(r"^[ \t]*<BLANKLINE>[ \t]*$", re.MULTILINE)
@@ -35,8 +35,24 @@ _INCLUDE = re.compile(r"^[ \t]*//[ \t]*@include:[ \t]*([\w-]{1,60})[ \t]*$", re.
 _PART = re.compile(r"[ \t]*//[ \t]*-[ \t]+[\w-]+[ \t]*$")
 # Lines of Rust that its documentation does not show; with another `#` before it, the sign itself is meant.
 _HIDDEN_RUST = re.compile(r"[ \t]*#(?:[ \t]|$)")
+MDX_BLOCK = "mdx-code-block"
+_MDX_FENCE = re.compile(rf"[ \t]*(`{{3,}}|~{{3,}}){MDX_BLOCK}[ \t]*$")
 MAX_SNIPPET_CHARS = 20_000
 _TWOSLASH = re.compile(r"^[ \t]*//[ \t]*(?:@(?!filename)\w+(?::[^\n]*)?|\^[?|][^\n]*)$\n?", re.MULTILINE)
+
+
+def unwrap_mdx(lines: Iterable[str]) -> Iterator[str]:
+    """Yield lines without the fences around MDX, with which Docusaurus hides it from editors; they may be nested."""
+    open_fences: list[str] = []
+    for line in lines:
+        if fence := _MDX_FENCE.match(line):
+            open_fences.append(fence[1])
+        elif open_fences and line.strip() == open_fences[-1]:
+            open_fences.pop()
+        else:
+            yield line
+            continue
+        yield ""
 
 
 def fill_snippets(code: str, snippets: Mapping[str, str]) -> str:
@@ -97,7 +113,8 @@ def strip_hidden(code: str) -> str:
         code = _REMARK.sub("", code)
     if "---cut" in code:
         code = _cut(code)
-    return _strip_marks(code) if "[!code" in code else code
+    # With a stroke, the sign itself is meant.
+    return (_strip_marks(code) if "[!code" in code else code).replace("[\\!code", "[!code")
 
 
 def _strip_marks(code: str) -> str:

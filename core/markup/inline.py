@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from core.language.tokens import HAN, KANA
 from core.markup.document import to_plain
-from core.markup.templates import GENERATOR, PANDOC
+from core.markup.generators import CROSS_KINDS, GENERATOR, PANDOC
+from core.markup.named_links import CODE as _CODE, write_named_links, write_notes
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -22,9 +23,9 @@ MAX_INLINE_CHARS = 20_000
 # What is longer holds what a page on the web makes of it, such as the code of an example, and is as long as a passage.
 MAX_ADDRESS_CHARS = 250
 # Only these begin markup that is changed: most paragraphs have none of them.
-# Code, also between two ticks each, within which one is a sign of the code.
-_CODE = r"(?<!`)``(?:[^`]|(?<!`)`(?!`)){1,300}``(?!`)|`+[^`]*`+"
-_CHANGED_MARKUP = re.compile(r"[\[<\\&{$\u00a0]|``|@[a-z]{2,3}-|\w[\^~][\dn]|---|==|\+\+|[ ]{2}\n|:[a-z0-9_+-]{1,80}:")
+_CHANGED_MARKUP = re.compile(
+    r"[\[<\\&{$\u00a0]|``|`(?:#!|:::)|@[a-z]{2,3}-|\^\S|\w[\^~][\dn]|---|==|\+\+|[ ]{2}\n|:[a-z0-9_+-]{1,80}:"
+)
 _ONE_LINK = r"\[[^\[\]\n]{1,300}\]\([^()\s]{0,500}\)"
 # A link, or the way to a page: links with signs between them, and its own name at the end.
 ONLY_LINK = re.compile(
@@ -58,12 +59,13 @@ _REFERENCE_ROLES = ("ref", "numref", "doc")
 _TEXT_DIRECTIVE = re.compile(
     rf"({_CODE})" r"|(?<![\w:]):[a-z][a-z-]{0,40}\[([^\[\]\n]{1,300})\](?!\()(?:\{[^{}\n]{0,200}\})?"
 )
-# Links and pictures of a wiki, marked text, and keys.
+# Links and pictures of a wiki, marked text, keys, and what Python-Markdown sets above the line, or underlines.
 _WIKI = re.compile(
     rf"(?P<code>{_CODE})"
     r"|!\[\[[^\[\]\n]{1,200}\]\]|\[\[(?=\S)(?:[^\[\]|\n]{1,200}\|)?(?P<page>[^\[\]|\n]{1,200})\]\]"
     r"|(?<![\w=])\{?==(?=[^\s=])(?P<mark>[^=\n]{1,300})(?<=\S)==\}?(?![\w=])"
     r"|\{\+\+(?P<new>[^{}\n]{1,300})\+\+\}|(?<![\w+])\+\+(?P<keys>[a-z0-9]{1,20}(?:[+-][a-z0-9]{1,20}){0,4})\+\+(?![\w+])"
+    r"|(?<![^\s(*_])\^(?=\^?[^\W_])(?:\^(?P<inserted>[^^\n]{1,300})\^|(?P<raised>[^\s^\[\]]{1,30}))\^(?![\w^])"
 )
 # A formula, and what only one has.
 _FORMULA = re.compile(
@@ -85,26 +87,11 @@ _TARGET = re.compile(r"(?<=\S)[ ]?<[^<>]{1,300}>$")
 # What begins an address of MyST: of the project, or of the inventory of another one.
 _MYST = re.compile(r"(?:project|inv):")
 _PROJECT = re.compile(r"^[\w.-]{1,60}:(?=[^\s:])")
-# A note of Pandoc where its mark would be, and what it shows as a kind with a number.
-_INLINE_NOTE = re.compile(
-    rf"({_CODE})"
-    r"|(?<=[\w.,;:!?)`*\"'])\^\[(?=[^\[\]\s]{1,100}[ ])"
-    r"((?:[^\[\]`]|`[^`]{0,300}`|\[[^\[\]]{0,300}\](?:\([^()\s]{0,500}\))?){1,1000})\]"
-)
-CROSS_KINDS = {"fig": "Figure", "tbl": "Table", "lst": "Listing", "eq": "Equation", "sec": "Section"}
 _CROSS_REFERENCE = re.compile(rf"({_CODE})" r"|\[?(?<![\w@/.\\])-?@((fig|tbl|lst|eq|sec)-([\w-]{0,99}\w))\]?")
 # A role of MyST, which the first mark ends; what stands between two parts in code is none.
 _ROLE = re.compile(r"(?<![`\\])\{([\w:+-]{1,60})\}`([^`]{1,300})`|" + _CODE)
 # Between two marks, one is a part of what it shows.
 _LONG_ROLE = re.compile(r"(?<![`\\])\{([\w:+-]{1,60})\}``((?:[^`]|(?<!`)`(?!`)){1,300})``(?!`)")
-# A link to a name that another tool knows, as those of mdBook, MkDocs and rustdoc do; the text may be the name.
-_NAMED_LINK = re.compile(
-    r"(?<![\w\]\\!])\[([^\[\]\n]{1,300})\]"
-    r"\[(`[^`\n]{1,200}`|(?![\d ]*\]|\^)[^\[\]{}\x22\n]{1,200}|(?<=[A-Za-z`*.]\]\[))\]"
-    r"|(?<![\w\]\\!])\[(?P<name>`[A-Za-z_][^`\n]{0,200}`|\w{1,100}(?:::\w{1,100}){1,10}(?:!|\(\))?)\](?![\[(:])"
-    rf"|{_CODE}"
-)
-_NAME_SIGN = re.compile(r"[ `.:/#-]")
 # An emoji, or an icon of MkDocs, by its name.
 _SHORT_CODE = re.compile(
     rf"(?P<code>{_CODE})"
@@ -143,21 +130,27 @@ _BLOCK_TAGS = frozenset(("br", "dd", "div", "dt", "hr", "li", "ol", "p", "table"
 _SUBSTITUTION = re.compile(
     rf"({_CODE})" r"|\{\{\{?-?[ ]*[.$\"']?([\w.-]{1,80}?)[\"']?[ ]*(?:\|[^{}\n]{0,200})?-?\}?\}\}"
 )
+# Attributes of HTML whose value needs no quotes.
+_ATTRIBUTE = r"(?:align|class|draggable|height|loading|rel|style|target|width)="
 # Attributes behind a heading or a paragraph, among them the name of its link.
-_ATTRIBUTES = re.compile(r"(?<![ \t])[ \t]*\{(?::[ ]?|[ ]?(?:[#.]|data-|[a-z-]{1,30}=[\"']))[^{}\n]{0,200}\}[ \t]*$")
+_ATTRIBUTES = re.compile(
+    rf"(?<![ \t])[ \t]*\{{(?::[ ]?|[ ]?(?:[#.]|data-|[a-z-]{{1,30}}=[\"'])|[ ](?:id=|{_ATTRIBUTE}))"
+    r"[^{}\n]{0,200}\}[ \t]*$"
+)
 # The name of a heading and its marks, as Fumadocs has them; a number is that of an issue.
 _HEADING_NAME = re.compile(r"(?:(?<=[^ \t])[ \t]+\[(?:#(?!\d+\])[^\[\]\s]{1,200}|!?toc|step)\]){1,3}[ \t]*$")
+_CLOSING_SIGNS = re.compile(r"(?<=[^ \t])[ \t]+#{1,6}$")
 # Attributes of a part of a text, which is in brackets where it is nothing else.
 _PART_ATTRIBUTES = re.compile(
     rf"({_CODE})"
     r"(?:\{(?:[#.]|[a-z-]{1,20}=[\"'\w])[^{}\n]{0,200}\})?"
     r"|(?<![\w\]\\!])\[([^\[\]\n]{0,300})\]\{(?:[#.]|[a-z-]{1,20}=)[^{}\n]{0,200}\}"
-    r"|(?<=[)*_>])\{(?:[#.][a-z]|:[ ]?|[ ]?(?:target|rel|class|width|height)=|[ ]?[a-z-]{1,20}=[\"'])[^{}\n]{0,200}\}"
+    rf"|(?<=[)\]*_>])\{{(?:[ ]?[#.][a-z]|:[ ]?|[ ]?{_ATTRIBUTE}|[ ]?[a-z-]{{1,20}}=[\"'])[^{{}}\n]{{0,200}}\}}"
     # Of a picture they may say what it shows, in many words and lines.
     r"|(?<=\))\{(?=[.#]|[\w-]{1,20}=[\"'])(?>(?:[^{}\"']|\"[^\"]{0,2000}\"|'[^']{0,2000}')*)\}"
 )
 # What says to MkDocs, or at the end to rehype-pretty-code, how code in a line is coloured.
-_LANGUAGE = re.compile(r"^#!\w{1,30}[ ](?=\S)|(?<=\S)\{:\.?[A-Za-z][\w.+#-]{0,40}\}\Z")
+_LANGUAGE = re.compile(r"^(?:#!|:::)[\w+#-]{1,30}[ ](?=\S)|(?<=\S)\{:\.?[A-Za-z][\w.+#-]{0,40}\}\Z")
 # An escaped sign that would be markup without the escape; a smaller-than sign only before a name.
 _ESCAPED = frozenset("*_`[]<\\~&")
 _NAME_START = re.compile(r"[A-Za-z/!?]")
@@ -252,8 +245,7 @@ def clean_inline(
     leads_elsewhere = marks_ways and _LOCAL_ADDRESS.search(text) and not _OTHER_ADDRESS.search(text)
     is_way = leads_elsewhere and ONLY_LINK.fullmatch(text)
     if "[" in text:
-        references = environment.get("references", {})
-        text = _NAMED_LINK.sub(lambda match: _write_named_link(match, references), text)
+        text = write_named_links(write_notes(text), environment.get("references", {}))
     if "\\(" in text or "$" in text:
         text = _FORMULA.sub(_write_formula, text)
     if "<su" in text or "^" in text or "~" in text:
@@ -280,11 +272,9 @@ def _write_cross_reference(match: re.Match[str], labels: Mapping[str, str]) -> s
 
 def _write_signs(text: str, labels: Mapping[str, str]) -> str:
     """Return a text with what the signs of Pandoc and of wikis stand for."""
-    if "^[" in text:
-        text = _INLINE_NOTE.sub(lambda match: match[1] or f" ({match[2].strip()})", text)
     if "@" in text:
         text = _CROSS_REFERENCE.sub(lambda match: _write_cross_reference(match, labels), text)
-    return _WIKI.sub(_write_wiki, text) if "[[" in text or "==" in text or "++" in text else text
+    return _WIKI.sub(_write_wiki, text) if any(sign in text for sign in ("[[", "==", "++", "^")) else text
 
 
 def drop_empty_brackets(written: str, source: str) -> str:
@@ -299,7 +289,9 @@ def drop_empty_brackets(written: str, source: str) -> str:
 def clean_title(parser: MarkdownIt, text: str, environment: MutableMapping[str, Any]) -> str:
     """Return a heading as inline Markdown, without the marks of footnotes that stand elsewhere instead."""
     labels = environment.get("labels", {})
-    bare = _ANY_MARK.sub(lambda mark: "" if mark[0] in labels else mark[0], _HEADING_NAME.sub("", text))
+    # Between a heading and its attributes, the signs of its level may be again.
+    bare = _CLOSING_SIGNS.sub("", _ATTRIBUTES.sub("", _HEADING_NAME.sub("", text)))
+    bare = _ANY_MARK.sub(lambda mark: "" if mark[0] in labels else mark[0], bare)
     return strip_permalink(clean_inline(parser, bare, environment, marks_ways=False))
 
 
@@ -359,19 +351,10 @@ def _write_moved(match: re.Match[str]) -> str:
     return match[1] or (match[6] or "") + move_signs(above or number or match[7], "sup" if above else "sub")
 
 
-def _write_named_link(match: re.Match[str], references: Mapping[str, Any]) -> str:
-    from markdown_it.common.utils import normalizeReference  # whoever only writes Markdown does without the parser
-
-    text = match[1] or match["name"]
-    label = match[2] or text
-    # The words of a usage, as in `[from][to]`, have nothing in common.
-    is_named = bool(text) and (bool(_NAME_SIGN.search(text + label)) or text[:3].lower() == label[:3].lower())
-    return text if is_named and normalizeReference(label) not in references else match[0]
-
-
 def _write_wiki(match: re.Match[str]) -> str:
     keys = match["keys"]
-    return f"`{keys}`" if keys else next(filter(None, match.group("code", "page", "mark", "new")), "")
+    names = ("code", "page", "mark", "new", "inserted", "raised")
+    return f"`{keys}`" if keys else next(filter(None, match.group(*names)), "")
 
 
 def _write(tokens: Sequence[Token], labels: Mapping[str, str]) -> str:

@@ -27,6 +27,7 @@ from core.markup.directives import (
     SHOWN_OPTION,
     VERSIONS,
     find_language,
+    find_tabs,
     is_hidden,
     list_names,
     name_directive,
@@ -34,6 +35,7 @@ from core.markup.directives import (
 )
 from core.markup.document import Block, BlockKind, to_plain
 from core.markup.front_matter import SHOWN_DESCRIPTION, read_description, read_substitutions
+from core.markup.generators import GENERATOR, PANDOC, PANDOC_BOOK
 from core.markup.hidden_code import REMOVED, fill_snippets, show_rust, strip_hidden, strip_twoslash
 from core.markup.inline import (
     clean_inline,
@@ -47,7 +49,7 @@ from core.markup.inline import (
     write_code,
 )
 from core.markup.tables import find_piped_rows, join_texts, make_table, split_grid, split_piped_rows
-from core.markup.templates import GENERATOR, PANDOC, PANDOC_BOOK, fill_values
+from core.markup.templates import fill_values
 
 # Directives within directives that are read; nobody writes that many.
 MAX_DEPTH = 8
@@ -56,7 +58,8 @@ MAX_HEAD_CHARS = 2_000
 Reader = Callable[[str, Mapping[str, str]], tuple[Block, ...]]
 
 _DIRECTIVE = re.compile(r"\{([A-Za-z][\w:.+-]*)\}[ \t]*(.*)$")
-_CONTAINER = re.compile(r"\{?[ \t]*\.?(?:callout-)?([\w-]+)\}?[ \t]*(.*)$")
+# The name of a choice, or of a kind, may be right behind that of a container.
+_CONTAINER = re.compile(r"\{?[ \t]*\.?(?:callout-)?([\w-]+)(?:#[\w-]+)?\}?[ \t]*(.*)$")
 _ADMONISH = re.compile(r"admonish(?: (\w+)(?!=))?(?: ((?:title=)?\"[^\"]{0,200}\")| (?!title=)[\w-]{1,30}=\S+)*")
 _BRACES = re.compile(r"\{[^{}]*\}")
 # What Quarto reads in the first lines of a cell, and whether it hides the cell for it.
@@ -80,11 +83,11 @@ _NO_TEXT = re.compile(
     r"(?:\([^()\n]{1,200}\)=|\+{3}[^\n]*|%[ \t][^\n]*(?:\n%[^\n]*)*|\[\[?_?(?:toc|TOC)_?\]\]?"
     r"|\*\[[^\[\]\n]{1,100}\]:[^\n]*|:(?:orphan|tocdepth|no-?search|nocomments|html_theme[\w.]{0,50}):[^\n]*"
     r"|\{(?:[:#.]|[a-z-]+=)[^{}\n]{0,200}\}|::[a-z][\w-]{0,50}(?:\{[^{}\n]{0,200}\})?"
-    r"|(?:<<<|-{2,}8<-{2,})[ \t][^\n]*)[ \t]*(?:\n|$)"
+    r"|(?:<<<|-{2,}8<-{2,})[ \t][^\n]*|@\[code[^\[\]\n]{0,100}\]\([^()\n]{0,500}\))[ \t]*(?:\n|$)"
 )
 # What kramdown makes a table of contents of.
 _CONTENTS = re.compile(r"^\{:[ ]?toc\b[^{}\n]{0,100}\}\Z", re.MULTILINE)
-_NO_TEXT_SIGNS = tuple("(+%[*{<-:")
+_NO_TEXT_SIGNS = tuple("(+%[*{<-:@")
 _LABEL = re.compile(r"^\(([^()\n]{1,200})\)=[ \t]*\n(?:[ \t]*\n)?#{1,6}[ \t]+([^\n]+)", re.MULTILINE)
 _BULLET = re.compile(r"[ \t]+[-*+][ \t]+\S")
 # What a preprocessor could not put there.
@@ -110,6 +113,7 @@ _LABELLED: dict[str, BlockKind] = {
 # Tabs of Quarto, which begin with headings.
 _HEADED_TABS = "panel-tabset"
 _CODE_GROUPS = frozenset(("code-group", "codegroup"))
+_TABS = re.compile(r"(?:^|-)(?:tabs|playground|sandpack)$")
 _SENTENCE_ENDS = (".", "!", "?", "。", "！", "？")
 _ONLY_CODE = re.compile(r"`[^`\n]+`")
 
@@ -179,6 +183,7 @@ class _Reader:
             "table": self._read_table,
             "grid_table": self._read_grid,
             "dl": lambda _, inner: self._read_definitions(inner),
+            "definition_body": self._read_definition_body,
             "footnote_reference": lambda _, inner: self._read_tokens(inner),
         }
         self._environment: MutableMapping[str, Any] = {}
@@ -353,6 +358,11 @@ class _Reader:
         has_names = bool(parts) and parts[0][0]
         return [replace(make_table(texts if has_names else [[], *texts]), start_line=start, end_line=end)]
 
+    def _read_definition_body(self, token: Token, _: Sequence[Token]) -> Sequence[Block]:
+        start, end = token.map or (0, 0)
+        lines = token.content.split("\n")[: end - start]
+        return self.read(lines, self._numbers[start : start + len(lines)])
+
     def _read_definitions(self, inner: Sequence[Token]) -> list[Block]:
         blocks: list[Block] = []
         term = ""
@@ -433,18 +443,19 @@ class _Reader:
         attribute = _TITLE_ATTRIBUTE.search(info)
         title = attribute[1] if attribute else _BRACES.sub("", info if info.startswith("{") else match[2])
         title = title.strip().strip("[]\"'{}")
-        blocks = self._read_tabs(lines, numbers) if name == "tabs" else self.read(lines, numbers, name)
+        blocks = self._read_tabs(lines, numbers) if _TABS.search(name) else self.read(lines, numbers, name)
         if name == _HEADED_TABS:
             blocks = split_tabs(blocks)
         return self._wrap(name, title, blocks, numbers)
 
     def _read_tabs(self, lines: Sequence[str], numbers: Sequence[int]) -> tuple[Block, ...]:
-        """Return the tabs of VitePress: each begins with a line `== Label`."""
-        starts = [number for number, line in enumerate(lines) if line.startswith("== ")]
+        """Return tabs, each of which begins with a line `== Label` or `@tab Label`."""
+        labels = find_tabs(lines)
+        starts = list(labels)
         blocks = self.read(lines[: starts[0]], numbers) if starts else self.read(lines, numbers)
         for start, end in pairwise([*starts, len(lines)]):
             tab = self.read(lines[start + 1 : end], numbers[start + 1 : end])
-            blocks += tuple(self._wrap("tab", lines[start][3:], tab, numbers[start:end]))
+            blocks += tuple(self._wrap("tab", labels[start], tab, numbers[start:end]))
         return blocks
 
     def _wrap(self, name: str, title: str, blocks: tuple[Block, ...], numbers: Sequence[int]) -> Sequence[Block]:

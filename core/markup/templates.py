@@ -6,15 +6,7 @@ import re
 from collections.abc import Mapping
 
 from core.markup.front_matter import read_front_matter, read_scalars
-
-# Stands among the names of a page whose site is made by one of these, which read more than others.
-GENERATOR = "{{site generator"
-LIQUID = "liquid"
-NUNJUCKS = "nunjucks"
-PANDOC = "pandoc"
-# The number of a chapter is part of the numbers in it.
-PANDOC_BOOK = "pandoc book"
-ZOLA = "zola"
+from core.markup.generators import LIQUID, NUNJUCKS, ZOLA
 
 # A value that is set before markup is read, and what Jekyll does not look for one in. Hugo and Quarto name a place.
 _VALUE = re.compile(

@@ -18,6 +18,7 @@ _END = re.compile(
 _SIGNS = ("::", "ANCHOR", "8<-", "region")
 _CMAKE_COMMENT = re.compile(r"#\[(=*)\[\.rst:[ \t]*$")
 _RANGE = re.compile(r"\s*+(\d{0,7})\s*+(?:(?:-|\.\.|:)\s*+(-?\d{0,7}))?\s*+$")
+_TAG_SECTION = re.compile(r"[ \t]*<(/?)section(?: id=[\"']([\w.-]{1,100})[\"'])?>[ \t]*$")
 
 
 def select_lines(lines: Sequence[str], options: Mapping[str, str]) -> list[str]:
@@ -136,3 +137,13 @@ def _select_definition(lines: Sequence[str], name: str) -> Sequence[str]:
         return lines
     start = min([found.lineno, *(decorator.lineno for decorator in found.decorator_list)])
     return lines[start - 1 : found.end_lineno]
+
+
+def select_section(lines: Sequence[str], name: str) -> Iterator[str]:
+    """Yield what stands between the tags of a section with a name."""
+    is_open = False
+    for line in lines:
+        if tag := _TAG_SECTION.match(line):
+            is_open = tag[2] == name and not tag[1]
+        elif is_open:
+            yield line

@@ -13,7 +13,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from knowledge.formats.include_parts import read_cmake_comments, select_lines
+from knowledge.formats.include_parts import read_cmake_comments, select_lines, select_section
 from knowledge.formats.jsx import SUFFIXES, read_component
 from knowledge.formats.languages import find_markup, get_language
 
@@ -103,9 +103,9 @@ _MDX_USE = re.compile(r"([ \t]*)<([A-Z]\w*)((?:[ \t][^<>\n]*)?)/>[ \t]*$")
 _PARTIALS = (".md", ".mdx")
 # That of Fumadocs: `<include lang="ts" meta='title="a.ts"'>./a.ts</include>`, also in three lines.
 _TAG_INCLUDE = re.compile(r"<include((?:[ \t][^<>\n]{0,300})?)>([^<>\n#]{1,300})(?:#([\w.-]{1,100}))?</include>")
-_TAG_SECTION = re.compile(r"[ \t]*<(/?)section(?: id=[\"']([\w.-]{1,100})[\"'])?>[ \t]*$")
 _TAG_LANGUAGE = re.compile(r"\blang=[\"']([\w+#-]{1,30})[\"']")
 _TAG_META = re.compile(r"\bmeta='([^'\n]{1,200})'")
+_STATEMENT = re.compile(r"import[ ][^'\"]{1,200}[ ]from[ ]['\"]|export[ ]const[ ]")
 # What is made here, and no package.
 _MODULE = re.compile(r"(?:[@~]|@site|\.{1,2})?/")
 _FENCE = re.compile(r"[ \t>]*(?:[-*+\d.]+[ \t]+)?(`{3,}|~{3,})")
@@ -238,14 +238,7 @@ class _Expander:
 
     def _find_components(self, lines: Sequence[str]) -> dict[str, str]:
         """Return the files of the partials and components that a page of MDX imports, by their names."""
-        imports = _MDX_IMPORT.findall("\n".join(lines)) if self._kind == "markdown" else ()
-        # An escaped sign of a string is the sign.
-        return {
-            name: target.replace("\\", "")
-            for default, names, target in imports
-            for name in (default, *_COMPONENT_NAME.findall(names))
-            if name
-        }
+        return _find_imports("\n".join(lines)) if self._kind == "markdown" else {}
 
     def _match(self, lines: Sequence[str], number: int, components: Mapping[str, str]) -> _Directive | None:
         line = lines[number]
@@ -321,7 +314,16 @@ class _Expander:
         if offset := options.get("leveloffset", ""):
             inner_lines = _shift_headings(inner_lines, offset)
         blank = [""] if self._kind == "rst" else []
-        return [*blank, *(directive.indent + line if line else line for line in inner_lines), *blank]
+        # Statements of MDX are none where they are indented, or right below a text.
+        is_mdx = self._kind == "markdown" and ("component" in options or _is_prose(directive, path))
+        size = _count_statements(inner_lines) if is_mdx else 0
+        blank = [""] if size and directive.indent else blank
+        return [
+            *blank,
+            *inner_lines[:size],
+            *(directive.indent + line if line else line for line in inner_lines[size:]),
+            *blank,
+        ]
 
     def _write_code(self, code: str, language: str) -> list[str]:
         if self._kind == "rst":
@@ -335,23 +337,40 @@ def _select(directive: _Directive, path: str, text: str) -> list[str]:
     """Return the lines of a file that a directive shows."""
     text = text.replace("\r\n", "\n").removeprefix("\ufeff").rstrip("\n")
     if name := directive.options.get("component"):
-        return read_component(text, name, directive.options["attributes"])
+        lines = read_component(text, name, directive.options["attributes"])
+        return _name_partials(lines, _find_imports(text))
     if "comments" in directive.options:
         return list(read_cmake_comments(text.split("\n")))
     if section := directive.options.get("section"):
-        return list(_select_section(text.split("\n"), section))
+        return list(select_section(text.split("\n"), section))
     text = _FRONT_MATTER.sub("", text, count=1) if _is_prose(directive, path) else text
     return select_lines(text.split("\n"), directive.options)
 
 
-def _select_section(lines: Sequence[str], name: str) -> Iterator[str]:
-    """Yield what stands between the tags of a section with a name."""
-    is_open = False
-    for line in lines:
-        if tag := _TAG_SECTION.match(line):
-            is_open = tag[2] == name and not tag[1]
-        elif is_open:
-            yield line
+def _find_imports(source: str) -> dict[str, str]:
+    """Return the files that a module imports, by the names that it has for what is in them."""
+    # An escaped sign of a string is the sign.
+    return {
+        name: target.replace("\\", "")
+        for default, names, target in _MDX_IMPORT.findall(source)
+        for name in (default, *_COMPONENT_NAME.findall(names))
+        if name
+    }
+
+
+def _name_partials(lines: Sequence[str], components: Mapping[str, str]) -> list[str]:
+    """Return lines of which each that shows a partial, which their own file imports, includes it."""
+    targets = (components.get(use[2], "") if (use := _MDX_USE.match(line)) else "" for line in lines)
+    return [
+        f'--8<-- "{target}"' if target.endswith(_PARTIALS) else line
+        for line, target in zip(lines, targets, strict=True)
+    ]
+
+
+def _count_statements(lines: Sequence[str]) -> int:
+    """Return how many lines of a partial are above its text, if some of them import something for it."""
+    size = next((number for number, line in enumerate(lines) if line and not _STATEMENT.match(line)), len(lines))
+    return size if any(lines[:size]) else 0
 
 
 def _is_prose(directive: _Directive, path: str) -> bool:

@@ -21,8 +21,8 @@ from core.markup.front_matter import (
     read_scalars,
     read_title,
 )
+from core.markup.generators import GENERATOR, LIQUID, NUNJUCKS, PANDOC, PANDOC_BOOK, ZOLA
 from core.markup.inline import normalize_label, to_title
-from core.markup.templates import GENERATOR, LIQUID, NUNJUCKS, PANDOC, PANDOC_BOOK, ZOLA
 from knowledge.formats.asciidoc_inline import MAX_VALUE_CHARS, resolve_attributes
 from knowledge.formats.asciidoc_lines import find_titles
 from knowledge.formats.includes import find_candidates, read_component_attributes, read_value
@@ -53,6 +53,8 @@ _MARKDOWN_REFERENCE = re.compile(
     r"|(\{\{)[<%]-?[ ]*((?:param|meta|var)[ ])[ ]*[\"']?([\w.-]{1,80})"
     r"|(?<![\w@/.])@(sec-[\w-]{0,99}\w)"
     r"|(?<![\w`])\{(?!(?:ref|numref|doc)\})([a-z][\w-]{0,30})\}(`[^`<>\n]{1,100}`)"
+    # A component that shows the title of a page.
+    r"|<[A-Z]\w{0,60}\s+(?:link|to|href)=\"(?!https?:|#)([\w./#-]{1,300})\"\s*/>"
 )
 _ASCIIDOC_TITLE = re.compile(r"^=[ \t]+(\S.*)$", re.MULTILINE)
 _ASCIIDOC_INCLUDE = re.compile(r"^include::([^\s\[\]]{1,300})\[", re.MULTILINE)
@@ -242,7 +244,8 @@ class Names:
         page, colon, section = reference.partition(":")
         if colon and self._find_page(path, page if page.startswith("/") else f"/{page}"):
             return section
-        title = "" if part or "://" in target else self._find_page(path, _SUFFIX.sub("", target))
+        page = "" if part or "://" in target else _SUFFIX.sub("", target)
+        title = page and (self._find_page(path, page) or self._find_page(path, f"/{page}"))
         return title or _SPHINX_LABELS.get(label, "")
 
     def _find_page(self, path: str, target: str) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from core.markup.generators import GENERATOR, LIQUID, NUNJUCKS, PANDOC, PANDOC_BOOK, ZOLA
 from core.markup.markdown import read_markdown
-from core.markup.templates import GENERATOR, LIQUID, NUNJUCKS, PANDOC, PANDOC_BOOK, ZOLA
 from core.markup.writer import write_markdown
 
 
@@ -54,6 +54,10 @@ def test_a_script_ends_where_its_tag_does(text: str, expected: str) -> None:
             "One\n\nTwo\n\n```js\nx\n```",
         ),
         ("<details markdown>\n<summary>More</summary>\n- a\n- b\n</details>", "**More**\n\n- a\n- b"),
+        (
+            "<figure markdown>\n  <figcaption markdown>On *[a]*</figcaption>\n</figure>\n\nB\n\n[a]: https://x.org",
+            "On *[a](https://x.org)*\n\nB",
+        ),
         ('<div class="markdown">\n*a*\n</div>', "*a*"),
         ("1. TOC\n{:toc}\n\nText", "Text"),
         ("- Contents\n{: toc levels=2}", ""),
@@ -89,8 +93,25 @@ def test_a_fragment_of_mdx_is_nothing_itself(text: str, is_mdx: bool, expected: 
         ("Term\n: one\n: two\n\nOther\n: three", "**Term**: one\n\ntwo\n\n**Other**: three"),
         ("Inline `code`{l=python} and `more`{.js}", "Inline `code` and `more`"),
         ('```xml title="a/<name>.xml"\nx\n```', "**`a/<name>.xml`**\n\n```xml\nx\n```"),
+        ("# Way <small>Crumbs</small> { id=way }", "# Way Crumbs"),
+        ("![a](a.png){ align=left width=300 } Text\n![b](b.png){draggable=false}", "Text"),
+        ("Press [Go](go.md){ .button .main } now", "Press Go now"),
+        ("It ends{{ show('a/b', ['c',\n'd']) }} here", "It ends here"),
+        ("<div>\n```sh\na\n\nb\n```\n</div>\n\nText", "```sh\na\n\nb\n```\n\nText"),
+        ("It grows^[By *day*, see [it](https://x.org).]. 2^[3], `a^[bc]`",
+         "It grows (By *day*, see [it](https://x.org).). 2^[3], `a^[bc]`"),
+        ("```js\na // [\\!code focus]\nb // [!code focus]\n```", "```js\na // [!code focus]\nb\n```"),
+        ("- a\n\n  @[code{1-2} ts](@tarn/a.ts)\n\n- b", "- a\n- b"),
+        ("## A# ## {: #a }\n\n## C#", "## A#\n\n## C#"),
+        ("| `#!py a` |\n|---|\n| `:::js b` |", "| `a` |\n|---|\n| `b` |"),
+        ("The ^P^ of ^^more words^^, x^2 and a^^, b^^, `a^b^`", "The P of more words, x^2 and a^^, b^^, `a^b^`"),
+        ("See [PEP 517][], [`b1`][], [2][who said?] and [5][]", "See PEP 517, `b1`, 2 and [5][]"),
+        ("A\n\n@startuml\nA -> *B*\n\nC --> D\n@enduml\nB",
+         "A\n\n```plantuml\n@startuml\nA -> *B*\n\nC --> D\n@enduml\n```\n\nB"),
+        ("- a\n\n  @startuml\n\n  b", "- a\n\n  @startuml\n\n  b"),
+        ("!!!note\n    Text\n\n!!!wow text", "> **Note**\n>\n> Text\n\n!!!wow text"),
     ],
-)
+)  # fmt: skip
 def test_marks_of_generators(text: str, expected: str) -> None:
     assert read(text) == expected
 
@@ -272,3 +293,88 @@ def test_options_of_a_named_chunk_of_r_markdown_are_read() -> None:
     named = "```{r setup}\n#| include: false\nx\n```\n\n```{r b, fig.width=3}\n#| label: c\ny\n```"
     text = f"{named}\n\n```{{r, echo=FALSE}}\nz\n```"
     assert read(text) == "```r\ny\n```"
+
+
+def test_tabs_of_vuepress_begin_with_their_labels() -> None:
+    text = "::: code-tabs#shell\n\n@tab npm#npm\n\n```sh\nnpm i\n```\n\n@tab:active C\\#\n\nText\n\n:::\n\n@tab none"
+    assert read(text) == "**npm**\n\n```sh\nnpm i\n```\n\n**C#**\n\nText\n\n@tab none"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (":   <!-- md:flag a -->\n    <!-- md:flag b --> Text\n    [c]\n\n    * d\n\nEnd", "Text [c]\n\n- d\n\nEnd"),
+        ("<!-- md:flag big -->\n\nText <!-- md:flag big --> here", "Text here"),
+        ("# A <!-- note here -->", "# A"),
+    ],
+)  # fmt: skip
+def test_comments_beside_definitions_and_headings_are_gone(text: str, expected: str) -> None:
+    assert read(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("- One\n\n:   Text\n\n    * a\n    * b", "- One\n\nText\n\n- a\n- b"),
+        (":   !!! tip\n\n        Text\n\nEnd", "> **Tip**\n>\n> Text\n\nEnd"),
+        ("| a | b |\n|---|---|\n| c | d |\n\n: The caption\n\nEnd",
+         "| a | b |\n|---|---|\n| c | d |\n\nThe caption\n\nEnd"),
+    ],
+)  # fmt: skip
+def test_a_definition_may_have_no_term(text: str, expected: str) -> None:
+    assert read(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("The [`size`]\n[option.size] of it", "The `size` of it"),
+        ("A [Big Font] [Big Fonts] or [Big Fonts].", "A [Big Font](https://x.org) or [Big Fonts](https://x.org)."),
+        ("[Old] [Big Fonts], [Old] [Older]", "[Old] [Big Fonts](https://x.org), [Old] [Older]"),
+        ("The [big fonts][^1] of it", "The [big fonts](https://x.org) (Old ones.) of it"),
+        ("Not [this][^1]", "Not [this] (Old ones.)"),
+        ("`a[x] [b.x]` and `[a-z][^b]`", "`a[x] [b.x]` and `[a-z][^b]`"),
+    ],
+)
+def test_python_markdown_parts_a_link_from_its_name(text: str, expected: str) -> None:
+    note = "[^1]: Old ones.\n\n" if "[^1]" in text else ""
+    assert read(f"{text}\n\n{note}[Big Fonts]: https://x.org") == expected
+
+
+@pytest.mark.parametrize("is_mdx", [False, True])
+def test_a_component_that_leads_to_a_page_shows_its_name(is_mdx: bool) -> None:
+    text = (
+        'Read <Page link="guide/first-steps" /> and <Page\n to="/a#the-end"/>.\n\n| a |\n|---|\n| <Page href="b" /> |'
+    )
+    assert read(text, is_mdx=is_mdx) == "Read first steps and the end.\n\n| a |\n|---|\n| b |"
+    assert read('Text\n\n<Page link="guide/a" />\n\n`<Page link="b" />`', is_mdx=is_mdx) == (
+        'Text\n\n`<Page link="b" />`'
+    )
+
+
+def test_vue_puts_what_a_slot_holds_into_its_place() -> None:
+    slots = ("  <template #code>\n\n  `b`\n\n  </template>\n", "  <template v-slot:text>\n\n  c\n\n  </template>\n")
+    assert read('<button\n  class="a"\n  @click="b()"\n>\nGo\n</button>') == "Go"
+    assert read(f"- a\n\n  <Show>\n{''.join(slots)}  </Show>") == "- a\n\n  `b`\n\n  c"
+
+
+@pytest.mark.parametrize("name", ["$frontmatter.title", "frontmatter.title", "page.title", "page.meta.title"])
+def test_a_page_names_values_of_its_front_matter(name: str) -> None:
+    head = "---\ntitle: 'All of it'\ntags: [a]\n---\n\n"
+    assert read(f"{head}# {{{{ {name} }}}}\n\nText") == "# All of it\n\nText"
+    assert read(f"{head}# {{frontMatter.title}}\n\nText", is_mdx=True) == "# All of it\n\nText"
+    assert read(f"{head}{{{{ page.tags }}}}") == "# All of it\n\npage.tags"
+
+
+def test_files_of_a_playground_have_their_names() -> None:
+    assert (
+        read("::: sandpack#vue A b\n\n@file /a.vue\n\n```vue\nx\n```\n\n:::")
+        == "**A b**\n\n**/a.vue**\n\n```vue\nx\n```"
+    )
+    text = "::: kotlin-playground\n\n@file main.kt\n\n```kotlin\nx\n```\n\n@settings\n\n```json\n{}\n```\n\n:::"
+    assert read(text) == "**main.kt**\n\n```kotlin\nx\n```\n\n**settings**\n\n```json\n{}\n```"
+
+
+def test_lines_of_a_drawing_are_those_of_the_document() -> None:
+    drawing = read_markdown("A\n\n@startuml\na\n@enduml\n")[1]
+    assert (drawing.kind, drawing.start_line, drawing.end_line) == ("code", 3, 5)

@@ -60,6 +60,12 @@ export function Code({ name }) {
 export function CodeB() {
   return <Code name="b" />;
 }
+
+import Text from './_text.mdx';
+
+export function Shown() {
+  return <Text />;
+}
 """
 FILES = {
     "docs/parts.mdx": '<section id="a">\nOne.\n</section>\n\n<section id="b">\nTwo.\n</section>\n',
@@ -72,7 +78,9 @@ FILES = {
     "docs/_part.qmd": "Of Quarto.",
     "docs/frag.js": "a\n/// [x]\nb\n/// [x]\nc",
     "docs/s.md": "a\n<!-- --8<-- [start:x] -->\nb\n<!-- --8<-- [end:x] -->\nc",
+    "docs/b.js": "import b from 'b';",
     "docs/_part.mdx": "Shown *once*.",
+    "docs/_text.mdx": "import B from '@b'\n\nShown *once*.",
     "docs/app.js": "let a;\n// #region r\nlet b;\n// #endregion r\n// [!region v]\nlet c;\n// [!endregion]",
     "docs/part.adoc": "= Part\n\nText.",
     "docs/code.adoc": "== Part\n\nx = 1\n\n----\n= 2\n----\n\n== End",
@@ -122,6 +130,7 @@ def test_restructuredtext(text: str, expected: str) -> None:
     ("text", "expected"),
     [
         ("A\n\n```{include} part.md\n```\n\nB", "A\n\nOne.\n\nTwo.\n\nB"),
+        ("- A\n\n  ```js\n  --8<-- 'b.js'\n  ```", "- A\n\n  ```js\n  import b from 'b';\n  ```"),
         ("```{include} part.md\n\n```\n\nB", "One.\n\nTwo.\n\nB"),
         (":::{include} part.md\n:end-before: Two\n:::", "One.\n"),
         ("```{include} part.md\n---\nend-before: Two\n---\n```\nB", "One.\n\nB"),
@@ -326,10 +335,11 @@ def test_a_text_file_with_directives_includes_others() -> None:
         ('<Code kind="d" />', '<Code kind="d" />'),
         ('<Code name="c" />', '<Code name="c" />'),
         ("<Missing />", "<Missing />"),
+        ("<A>\n  <Shown />\n</A>", "<A>\n\nimport B from '@b'\n\n  Shown *once*.\n\n</A>"),
     ],
 )
 def test_what_mdx_takes_from_code_stands_in_its_place(text: str, expected: str) -> None:
     head = "import {\n  Loaded,\n  Rows,\n  StartStep,\n  Video,\n} from '@/steps/start';\n"
     page = f"{head}import {{ Missing }} from './m';\nimport {{ Install }} from './Install.jsx';\n"
-    page += "import { Code, CodeB } from './Code.tsx';\n\n"
+    page += "import { Code, CodeB, Shown } from './Code.tsx';\n\n"
     assert expand("docs/page.mdx", "markdown", page + text).removeprefix(page) == expected

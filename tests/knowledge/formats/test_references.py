@@ -84,6 +84,7 @@ def test_a_title_does_not_break_the_table_it_is_in() -> None:
         ("See {ref}`ports` and {doc}`ports`.", "See Ports of rocket and Ports of rocket."),
         ("See [](themes.md), [](#colours), [](/plain.md).", "See x, All colours, Plain page."),
         ("See [](missing.md), [mine](themes.md).", "See missing, mine."),
+        ('See <Page link="guide/themes" /> or <Page to="../plain.md" />.', "See x or Plain page."),
         ("See [](#Spawner.apply_options), [](#the_end).", "See Spawner.apply_options, the end."),
     ],
 )
