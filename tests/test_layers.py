@@ -83,6 +83,7 @@ VENDORS = {
         "core/markup/inline.py",
         "core/markup/markdown.py",
         "core/markup/named_links.py",
+        "core/markup/pandoc.py",
         "bots/common/markdown.py",
         "bots/common/markdown_parser.py",
         "bots/console/render.py",

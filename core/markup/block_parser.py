@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 
 from markdown_it import MarkdownIt
-from markdown_it.common.utils import normalizeReference
 from markdown_it.rules_block import StateBlock, list_block
 from mdit_py_plugins.amsmath import amsmath_block
 from mdit_py_plugins.deflist import deflist_plugin
 from mdit_py_plugins.dollarmath.index import math_block_dollar
 from mdit_py_plugins.footnote import footnote_plugin
 from mdit_py_plugins.myst_blocks.index import target as read_target
-
-from core.markup.generators import CROSS_KINDS
 
 # Quotations, lists and links within each other; what is deeper is one paragraph. The time grows with it.
 MAX_NESTING = 20
@@ -62,10 +58,6 @@ _SLASHES = re.compile(r"(/{3,})[ \t]++([\w-]++)(?:[ \t]*+\|[ \t]*+(.*))?$")
 # The border of a table that is drawn with plus signs. Nobody writes one of more columns.
 _BORDER = re.compile(r"\+(?:[-=:]{2,}\+){1,60}[ \t]*$")
 _COLONS = re.compile(r"(:{3,})[ \t]*(.*)")
-# The text of a heading, and the name of what a link may be given by.
-_HEADING = re.compile(r"#{1,6}[ \t]++([^\n{]{1,300})(?:\{[^{}\n]*\}[ \t]*)?$")
-_CROSS_LABEL = re.compile(r"(?:\{[^{}\n]{0,200}#|[#/%-]\|[ \t]*label:[ \t]*[\"']?)((fig|tbl|lst|eq)-[\w-]{1,100})")
-_DEFINED = re.compile(r"[ ]{0,3}\[([^\[\]\n]{1,300})\]:")
 _MARKER = re.compile(r"^(?:[ \t]*(?:[-*+>]|\d{1,9}[.)])(?=[ \t]))+[ \t]*", re.MULTILINE)
 
 
@@ -337,29 +329,3 @@ def _is_within(state: StateBlock, start: int, end: int, size: int, following: di
         found = (line for line, text in texts if text.startswith(colons) and not text.startswith(colons + ":"))
         following[size] = next(found, end - 1)
     return _get_line(state, following[size]) == colons
-
-
-def name_headings(lines: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Return the links to the headings of a document that Pandoc makes of their texts in brackets.
-
-    >>> list(name_headings(["# Set up {.a}", "[Use]: b.md", "## Use"]))
-    ['SET UP']
-    """
-    names = {normalizeReference(heading[1]) for line in lines if (heading := _HEADING.match(line))}
-    defined = {normalizeReference(match[1]) for line in lines if (match := _DEFINED.match(line))}
-    return {name: {"href": "#", "title": ""} for name in names - defined}
-
-
-def number_references(lines: Sequence[str]) -> dict[str, str]:
-    """Return what Quarto shows for references to the figures, tables and more of a page: each kind is numbered.
-
-    >>> number_references(["![a](a.png){#fig-a}", "#| label: tbl-b", "{#fig-c}"])
-    {'fig-a': 'Figure 1', 'tbl-b': 'Table 1', 'fig-c': 'Figure 2'}
-    """
-    counts: Counter[str] = Counter()
-    numbers: dict[str, str] = {}
-    for match in (match for line in lines for match in _CROSS_LABEL.finditer(line)):
-        if match[1] not in numbers:
-            counts[match[2]] += 1
-            numbers[match[1]] = f"{CROSS_KINDS[match[2]]} {counts[match[2]]}"
-    return numbers

@@ -14,7 +14,7 @@ from typing import Any
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from core.markup.block_parser import make_parser, name_headings, number_references
+from core.markup.block_parser import make_parser
 from core.markup.collector import BlockCollector, make_item, split_tabs
 from core.markup.components import read_source
 from core.markup.directives import (
@@ -48,6 +48,7 @@ from core.markup.inline import (
     to_title,
     write_code,
 )
+from core.markup.pandoc import name_headings, number_references
 from core.markup.tables import find_piped_rows, join_texts, make_table, split_grid, split_piped_rows
 from core.markup.templates import fill_values
 
