@@ -1282,6 +1282,21 @@ HOSTILE = [
     "::: a\n",
     "::: a\n:::\n:::: b\n",
     "$a=",
+    "@startuml\n",
+    "@startuml\n\n",
+    ":\n    a\n\n",
+    ":   <!-- a -->\n    <!-- b -->\n",
+    "[a] [b] ",
+    "[a][^b]",
+    "a^[bc",
+    " ^^a",
+    "# a #",
+    "# <!-- a:b c -->\n",
+    "<A to=\"b\" />",
+    "<template #a>",
+    "<b @a='b' ",
+    "::: tabs\n@tab a#\n",
+    "{{ a(b\n",
 ]
 
 
