@@ -206,8 +206,8 @@ class Audiences:
         """Return these audiences with those that a newer configuration adds: its askers are in all of them.
 
         They are those of a source's name, and of what it reads, where that has another name there; beside what is
-        `in_force` also those of what overlaps it and was not closed there, unless the newer one reads it just the same:
-        then what was made from the source until now may tell of it. What one of the two keeps private is private.
+        `in_force` also those of what overlaps it, unless the newer one reads it just the same: then what was made from
+        the source until now may tell of it. What one of the two keeps private is private.
         """
         by_source = dict[str, frozenset[frozenset[str]]]()
         closed_inside = dict(self.closed_inside)
@@ -234,11 +234,17 @@ class Audiences:
                 yield self.by_source[name]
 
     def _find_overlapping(self, older: Audiences, name: str) -> set[str]:
-        """Return what lies within a source of an older configuration, or around it, but what that knew closed."""
+        """Return what lies within a source of an older configuration, or around it, and may tell of more than there.
+
+        That is what reads something else since, or has other readers; all, where the source itself does.
+        """
+        around = self._list_around(older.folders.get(name, ""))
+        if name in self.scopes and self.scopes[name] != older.scopes.get(name):
+            return around
         return {
             other
-            for other in self._list_around(older.folders.get(name, ""))
-            if older.labels.get(other) != self.labels[other] or not self.by_source[other] <= older.by_source[other]
+            for other in around
+            if older.scopes.get(other) != self.scopes[other] or not self.by_source[other] <= older.by_source[other]
         }
 
     def _list_around(self, folder: str) -> set[str]:

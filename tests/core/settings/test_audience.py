@@ -380,8 +380,9 @@ def test_results_of_a_live_source_that_finds_less_now() -> None:
         ({}, {"path": "/kb/team"}, False),
         ({"path": "/new"}, {"path": "/other"}, False),
         ({"path": "/new"}, {"path": "/kbteam"}, False),
-        # The older one knew it closed.
-        ({"path": "/new"}, {"path": "/kb/known"}, False),
+        # The older one knew it closed, and read of it what the newer one leaves out.
+        ({"path": "/new"}, {"path": "/kb/known"}, True),
+        ({}, {"path": "/kb/known"}, False),
     ],
 )
 def test_a_daemon_with_an_older_file_tells_nothing_of_a_folder_that_is_closed_now(
@@ -395,6 +396,70 @@ def test_a_daemon_with_an_older_file_tells_nothing_of_a_folder_that_is_closed_no
     closed = older.closed_further(newer, older)
     assert ("docs" not in closed.visible_sources(closed.make_asker("telegram", "-9"))) == is_closed
     assert "docs" in closed.visible_sources(closed.make_asker("telegram", "-1"))
+
+
+SEARCH = {"kind": "http_api", "url": "https://example.org/?q={query}"}
+
+
+@pytest.mark.parametrize(
+    ("base", "docs", "less", "secret", "more"),
+    [
+        (
+            {},
+            {"include": ["docs/**", "b/**"]},
+            {"include": ["docs/**"]},
+            {"include": ["hr/**"]},
+            {"include": ["hr/**", "b/**"]},
+        ),
+        (
+            {**PAGES, "path": None},
+            {"exclude": ["/hr/**"]},
+            {"exclude": ["/hr/**", "/b/**"]},
+            {"include": ["/hr/**"]},
+            {"include": ["/hr/**", "/b/**"]},
+        ),
+        (
+            {**ISSUES, "path": None},
+            {"exclude_labels": ["hr"]},
+            {"exclude_labels": ["hr", "b"]},
+            {"labels": ["hr"]},
+            {"labels": ["hr", "b"]},
+        ),
+        (
+            {**SEARCH, "path": None},
+            {"params": {"space": "a,b"}},
+            {"params": {"space": "a"}},
+            {"params": {"space": "hr"}},
+            {"params": {"space": "hr,b"}},
+        ),
+        ({**REPO, "path": None}, {"exclude": ["hr/"]}, {"exclude": ["hr/", "b/"]}, {"token": OF_OTHERS}, {}),
+        (
+            {**PAGES, "path": None},
+            {"depth": 3},
+            {"depth": 1},
+            {"depth": 0, "include": ["/hr/**"]},
+            {"depth": 2, "include": ["/hr/**"]},
+        ),
+    ],
+    ids=["files", "website", "github", "http_api", "git", "depth"],
+)
+def test_a_part_that_moves_to_a_source_that_was_closed_is_closed(
+    base: dict[str, Any], docs: dict[str, Any], less: dict[str, Any], secret: dict[str, Any], more: dict[str, Any]
+) -> None:
+    """A closed source that keeps its name and place may read more; while that waits, another one may still tell it."""
+    team = {**base, "audience": ["telegram:-1"]}
+    older = get_audiences(docs={**base, **docs}, secret={**team, **secret})
+    newer = get_audiences(docs={**base, **less}, secret={**team, **more})
+    stranger = older.make_asker("telegram", "-9")
+    closed = older.closed_further(Audiences.from_json(newer.to_json()), older)
+    assert "docs" not in closed.visible_sources(stranger)
+    # A page may include a file of it, also where the other source is as before.
+    same = get_audiences(docs={**base, **docs}, secret={**team, **more})
+    waiting = older.closed_further(Audiences.from_json(same.to_json()), older)
+    assert (waiting.narrowed, "docs" in waiting.visible_sources(stranger)) == ({"docs"}, True)
+    assert older.get_scoped_label("docs") != waiting.get_scoped_label("docs")
+    # Once it is taken up.
+    assert not newer.closed_further(newer, newer).narrowed
 
 
 def test_what_another_daemon_keeps_private_is_private() -> None:
