@@ -46,8 +46,8 @@ def read_description(text: str) -> tuple[str, int]:
 def read_substitutions(text: str) -> dict[str, str]:
     """Return the values that the front matter of a document has, of one line, by what begins their use.
 
-    >>> read_substitutions("---\\nmyst:\\n  substitutions:\\n    big: '<b>Big</b>'\\n---\\n{{ big }}")
-    {'{{big': '<b>Big</b>'}
+    >>> read_substitutions("---\\nmyst:\\n  substitutions:\\n    big: '<b>Big</b>'\\n---\\n{{ big }}")["{{big"]
+    '<b>Big</b>'
     >>> read_substitutions("---\\ntitle: 'A b'\\n---\\n# {{ $frontmatter.title }}")["{{frontmatter.title"]
     'A b'
     """
