@@ -107,6 +107,13 @@ _KINDS = {
     """,
 }
 
+# Documents that nothing here reads. Who keeps theirs in such files should see that they are no pictures or data.
+_UNREAD_DOCUMENTS = frozenset(
+    """
+    .pod .texi .texinfo .textile .rdoc .mediawiki .wiki .creole .dbk .docbook .scd .man .mdoc .roff .1 .2 .3 .4 .5 .6 .7
+    .8 .epub .odt .rtf .doc .ppt .xls .typ .dj .mdc .svx .markdoc
+    """.split()  # noqa: SIM905 (one suffix a line would hide the code)
+)
 # What Fumadocs makes the page of: that beside it which has the rest of the name.
 _MODEL = ".model.mdx"
 # What stands in the fingerprint of a document that takes something from other files.
@@ -273,7 +280,8 @@ class PathFilter:
         if self._themes.match_file(path):
             return "theme"
         if not self.get_kind(path):
-            return "unknown kind"
+            suffix = _suffix(_base_name(path))
+            return f"format {suffix} that is not read" if suffix in _UNREAD_DOCUMENTS else "unknown kind"
         return self.size_reason(path, size)
 
     def size_reason(self, path: str, size: int) -> str:
