@@ -55,7 +55,7 @@ SILENT = frozenset(
 # So are these in MyST; of what is raw, only HTML is on the page.
 EMPTY_DIRECTIVES = (SILENT - CELLS) | {"iframe", "image", "raw-cell"}
 # Of these the argument is no text: a layout, a class, where a button leads to.
-LAYOUTS = frozenset("button-link button-ref card-carousel class container div grid grid-item tab-set".split())  # noqa: SIM905
+LAYOUTS = frozenset("button-link button-ref card-carousel class container div grid tab-set".split())  # noqa: SIM905
 # What divides a card from its head and its foot.
 CARDS = frozenset(("card", "grid-item-card"))
 CARD_RULE = re.compile(r"(?:\^{3,}|\+{3,})[ \t]*$")

@@ -113,6 +113,7 @@ def test_code_has_its_language(text: str, language: str, code: str) -> None:
         (".. http:get:: /users\n\n   All users.\n\n   :query int page: b\n   :>json string name: c\n   :form a: d",
          "**`GET /users`**: All users.\n\n**Query parameter `page` (int)**: b\n\n"
          "**Response JSON `name` (string)**: c\n\n**Form parameter `a`**: d"),
+        (".. grid:: 2\n\n   .. grid-item:: **Before**\n\n      It grew.", "**Before**: It grew."),
         (".. grid:: 1 2\n\n   .. card::\n\n      **A**\n      ^^^\n      One :octicon:`a;1em` and :fas:`b` two.\n"
          "      +++\n      .. button-ref:: a\n\n         Go", "**A**\n\nOne and two.\n\nGo"),
         (".. signature::\n   copy(FROM\n     <file>)\n   copy(TO <file>)\n   :target: FROM\n\n   It copies.",
