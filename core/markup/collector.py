@@ -73,6 +73,7 @@ class _Frame:
     tag: str
     kind: BlockKind | None = None
     label: str = ""
+    labelled_at: int = -1
     level: int = 0
     start_line: int = 0
     blocks: list[Block] = field(default_factory=list)
@@ -265,7 +266,10 @@ class BlockCollector:
             if parent.rows:
                 parent.rows[-1].append(join_texts(frame.blocks))
         elif frame.tag in ("summary", "dt"):
-            parent.label = _join_line(frame.blocks)
+            # Terms below each other have one description.
+            is_next = frame.tag == "dt" and parent.labelled_at == len(parent.blocks)
+            parent.label = ", ".join(filter(None, (parent.label if is_next else "", _join_line(frame.blocks))))
+            parent.labelled_at = len(parent.blocks)
         elif frame.picture and not frame.blocks:
             self.picture_title = self.picture_title or (frame.picture, frame.start_line)
         else:

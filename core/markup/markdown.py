@@ -113,6 +113,7 @@ _LABELLED: dict[str, BlockKind] = {
 }
 # Tabs of Quarto, which begin with headings.
 _HEADED_TABS = "panel-tabset"
+_BRACKETED_TITLE = re.compile(r"(?<!\{)\[([^\[\]]{1,200})\]")
 _CODE_GROUPS = frozenset(("code-group", "codegroup"))
 _TABS = re.compile(r"(?:^|-)(?:tabs|playground|sandpack)$")
 _SENTENCE_ENDS = (".", "!", "?", "。", "！", "？")
@@ -575,8 +576,8 @@ def _iter_groups(tokens: Sequence[Token]) -> Iterator[tuple[Token, Sequence[Toke
 
 
 def _find_label(info: str, *, is_tab: bool) -> str:
-    """Return what a site shows above code, `js title="a.js"`; of a tab also `bash [npm]` and `bash npm`."""
-    named = _TITLE_ATTRIBUTE.search(info) or (is_tab and re.search(r"\[([^\[\]]{1,200})\]", info))
+    """Return what a site shows above code, `js title="a.js"` and `bash [npm]`; of a tab also `bash npm`."""
+    named = _TITLE_ATTRIBUTE.search(info) or _BRACKETED_TITLE.search(info)
     label = named[1] if named else info.partition(" ")[2].strip() if is_tab else ""
     # The name of a file may have signs that would be markup.
     return label if to_plain(label) == label and "<" not in label else write_code(label)

@@ -327,7 +327,10 @@ class _Expander:
 
     def _write_code(self, code: str, language: str) -> list[str]:
         if self._kind == "rst":
-            return ["", f".. code-block:: {language}".rstrip(), "", *textwrap.indent(code, "   ").split("\n"), ""]
+            # Without an option, what all lines are indented by would be gone.
+            option = ["   :force:"] if textwrap.dedent(code) != code else []
+            head = f".. code-block:: {language}".rstrip()
+            return ["", head, *option, "", *textwrap.indent(code, "   ").split("\n"), ""]
         longest_run = max(map(len, re.findall(r"`+", code)), default=0)
         fence = "`" * max(3, longest_run + 1)
         return [f"{fence}{language}", *code.split("\n"), fence]

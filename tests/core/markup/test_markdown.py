@@ -219,7 +219,8 @@ def test_code_with_attributes_keeps_its_language() -> None:
         ('py title="src/a.py" {1}', "**src/a.py**\n\n```py"),
         ("{ .py .copy title='My file' }", "**My file**\n\n```py"),
         ('py filename="src/__init__.py"', "**`src/__init__.py`**\n\n```py"),
-        ("py [a.py] subtitle=b {1}", "```py"),
+        ("py [a.py] subtitle=b {1}", "**a.py**\n\n```py"),
+        ("py subtitle=b {1} {[2]}", "```py"),
     ],
 )
 def test_the_title_of_code_stands_above_it(info: str, shown: str) -> None:
@@ -1292,7 +1293,7 @@ HOSTILE = [
     " ^^a",
     "# a #",
     "# <!-- a:b c -->\n",
-    "<A to=\"b\" />",
+    '<A to="b" />',
     "<template #a>",
     "<b @a='b' ",
     "::: tabs\n@tab a#\n",
@@ -1603,3 +1604,9 @@ def test_a_picture_is_the_title_above_several_parts_of_the_first_level() -> None
 )
 def test_the_title_of_a_page_goes_before_that_of_its_entry_in_a_menu(front: str) -> None:
     assert read(f"---\n{front}\n---\nText.") == "# All of it\n\nText."
+
+
+def test_terms_of_html_below_each_other_have_one_description() -> None:
+    terms = "<dt><code>-j</code> N</dt>\n<dt><code>--jobs</code> N</dt>"
+    text = f"<dl>\n{terms}\n<dd><p>Jobs.</p></dd>\n<dt>-k</dt>\n<dd>On.</dd>\n</dl>"
+    assert read(text) == "**`-j` N, `--jobs` N**: Jobs.\n\n**-k**: On."

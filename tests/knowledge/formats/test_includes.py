@@ -110,6 +110,8 @@ def expand(path: str, kind: str, text: str) -> str:
         ("- item\n\n  .. include:: part.rst\n     :end-before: begin", "- item\n\n\n  One.\n\n"),
         (".. literalinclude:: app.py\n   :pyobject: run",
          "\n.. code-block:: python\n\n   def run():\n       return 1\n"),
+        (".. literalinclude:: app.py\n   :lines: 5",
+         "\n.. code-block:: python\n   :force:\n\n       return 1\n"),
         (".. literalinclude:: app.py\n   :lines: 1,4-5\n   :language: py",
          "\n.. code-block:: py\n\n   import os\n   def run():\n       return 1\n"),
         (".. include:: part.rst\n   :literal:\n   :start-line: 4", "\n.. code-block::\n\n   Two.\n"),
