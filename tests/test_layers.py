@@ -78,8 +78,12 @@ VENDORS = {
     ],
     "markdown_it": [
         "core/markup/block_parser.py",
+        "core/markup/emphasis.py",
+        "core/markup/escapes.py",
         "core/markup/inline.py",
         "core/markup/markdown.py",
+        "core/markup/named_links.py",
+        "core/markup/pandoc.py",
         "bots/common/markdown.py",
         "bots/common/markdown_parser.py",
         "bots/console/render.py",

@@ -41,10 +41,6 @@ def get_quoted(view: Json) -> Json:
     return quoted if isinstance(quoted.get("value"), Mapping) else {}
 
 
-def _get_plain(record: Json) -> str:
-    return str(record.get("text") or "").replace(BOT_MENTION, " ")[:MAX_TEXT_CHARS]
-
-
 def _list_facets(record: Json) -> list[tuple[int, int, Sequence[Json]]]:
     """Return the facets of a post in their order: where they begin and end, and what they are."""
     facets = [

@@ -8,16 +8,12 @@ address is a link as it stands, and so is Slack's `<address|text>`. `<br>` break
 from __future__ import annotations
 
 import re
-import unicodedata
 
 from markdown_it import MarkdownIt
-from markdown_it.common.utils import isMdAsciiPunct, isPunctChar, isWhiteSpace
-from markdown_it.parser_inline import ParserInline
 from markdown_it.rules_block import StateBlock, blockquote, list_block
 from markdown_it.rules_inline import StateInline
-from markdown_it.rules_inline.state_inline import Scanned
-from markdown_it.token import Token
-from markdown_it.utils import EnvType
+
+from core.markup.emphasis import WideInlineParser
 
 MAX_FORMULA_CHARS = 2000
 
@@ -30,8 +26,6 @@ _ADDRESS = re.compile(
     r"://(?:(?!\*\*|[,;!?]@|[\u2e80-\U0003ffff])[^\s<>\"`|\\“”‘’]|(?<=[/=_#?&.\u2e80-\u9fff])[\u3040-\u9fff])+"
 )
 _SLACK_LINK = re.compile(r"<(https?://[^\s<>|]{1,2000})\|([^<>|\n]{1,300})>")
-# What ends words that are emphasised, as in `**Note:**text`.
-_ENDS = frozenset(".,:;!?)]}%…")
 _PAIRS = {")": "(", "]": "[", "}": "{"}
 _BREAK = re.compile(r"<br\s?/?>", re.IGNORECASE)
 _FORMULA_SIGN = re.compile(r"[*_^\\{}]")
@@ -50,7 +44,7 @@ _LIST_LEVELS = 2
 def make_parser(parser_class: type[MarkdownIt] = MarkdownIt) -> MarkdownIt:
     """Return a parser."""
     parser = parser_class("commonmark", {"html": False})
-    parser.inline = _InlineParser()
+    parser.inline = WideInlineParser()
     parser.configure("commonmark", {"html": False})
     parser.enable(["table", "strikethrough"]).disable("reference")
     rules = parser.inline.ruler
@@ -63,43 +57,6 @@ def make_parser(parser_class: type[MarkdownIt] = MarkdownIt) -> MarkdownIt:
     blocks.at("blockquote", _parse_quote, {"alt": ["paragraph", "reference", "list"]})
     blocks.at("list", _parse_list, {"alt": ["paragraph", "reference", "blockquote"]})
     return parser
-
-
-class _State(StateInline):
-    """Finds emphasis beside full-width characters, where no spaces are written, and before letters without a space."""
-
-    def scanDelims(self, start: int, canSplitWord: bool) -> Scanned:
-        end = start
-        while end < self.posMax and self.src[end] == self.src[start]:
-            end += 1
-        previous_character = self.src[start - 1] if start else " "
-        next_character = self.src[end] if end < self.posMax else " "
-        can_stand_before = (
-            _is_space(previous_character) or _is_punctuation(previous_character) or _is_wide(previous_character)
-        )
-        can_stand_after = _is_space(next_character) or _is_punctuation(next_character) or _is_wide(next_character)
-        is_left = not (
-            _is_space(next_character)
-            or (_is_punctuation(next_character) and not _is_wide(next_character) and not can_stand_before)
-        )
-        is_right = not (
-            _is_space(previous_character)
-            or (_is_punctuation(previous_character) and not _is_wide(previous_character) and not can_stand_after)
-        ) or (end - start == 2 and previous_character in _ENDS)
-        return Scanned(
-            is_left and (canSplitWord or not is_right or _is_punctuation(previous_character)),
-            is_right and (canSplitWord or not is_left or _is_punctuation(next_character)),
-            end - start,
-        )
-
-
-class _InlineParser(ParserInline):
-    def parse(self, src: str, md: MarkdownIt, env: EnvType, tokens: list[Token]) -> list[Token]:
-        state = _State(src, md, env, tokens)
-        self.tokenize(state)
-        for rule in self.ruler2.getRules(""):
-            rule(state)
-        return state.tokens
 
 
 def _limit_mark_depth(state: StateInline) -> None:
@@ -130,18 +87,6 @@ def _parse_list(state: StateBlock, startLine: int, endLine: int, silent: bool) -
 def _has_room(state: StateBlock, levels: int) -> bool:
     """Return whether the parser would read what is so much deeper: it drops the text below its own limit."""
     return state.level + levels < int(state.md.options["maxNesting"])
-
-
-def _is_space(character: str) -> bool:
-    return bool(isWhiteSpace(ord(character)))
-
-
-def _is_punctuation(character: str) -> bool:
-    return bool(isMdAsciiPunct(ord(character)) or isPunctChar(character))
-
-
-def _is_wide(character: str) -> bool:
-    return unicodedata.east_asian_width(character) in "WF"
 
 
 def _parse_address(state: StateInline, silent: bool) -> bool:

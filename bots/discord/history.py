@@ -54,14 +54,11 @@ class ChannelState:
     `catch_up_hours` bounds the age of a message that is still read after a break.
     """
 
-    def __init__(
-        self, positions: PositionStore, me: Identity, catch_up_hours: float, now: Callable[[], datetime] | None = None
-    ) -> None:
+    def __init__(self, positions: PositionStore, me: Identity, catch_up_hours: float) -> None:
         self._positions = positions
         self.me = me
         self._bot_id = me.id
         self._max_age = timedelta(hours=catch_up_hours)
-        self._now = now or (lambda: datetime.now(UTC))
         self._locations: dict[str, Location] = {}
         self._roles: dict[str, frozenset[str]] = {}
         self._titles: dict[str, str] = {}
@@ -76,7 +73,7 @@ class ChannelState:
         """Note when the bot first ran: nothing older is read."""
         first_run_id = await self._positions.load(f"{self._bot_id}:since")
         if first_run_id is None:
-            first_run_id = time_snowflake(self._now())
+            first_run_id = time_snowflake(datetime.now(UTC))
             await self._positions.save(f"{self._bot_id}:since", first_run_id)
         self._first_run_id = first_run_id
 
@@ -150,7 +147,7 @@ class ChannelState:
             or self._first_run_id
         )
         joined_id = time_snowflake(datetime.fromisoformat(joined_at)) if joined_at else 0
-        return max(position, joined_id, time_snowflake(self._now() - self._max_age))
+        return max(position, joined_id, time_snowflake(datetime.now(UTC) - self._max_age))
 
     async def mark_read(self, location: Location, message_id: str) -> None:
         """Note that everything up to a message is safe. Private chats are remembered: Discord does not list them."""

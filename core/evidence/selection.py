@@ -25,6 +25,7 @@ _MAX_KEPT_TEXTS = 128
 _MAX_BLANK_LINES = 2
 TITLE_SEPARATOR = " > "
 MAX_JOINED_NAMES_CHARS = 60
+MAX_OF_GROUP = 2
 # The signs that change the meaning of a word: -1, C++, C#, and comparison operators.
 _SIGNS = r"-(?<!\w-)\d+|[<>!=]=|[<>](?<= [<>])(?= )"
 _WORD = re.compile(rf"[{CJK_CHARACTERS}]|[^\W_{CJK_CHARACTERS}]+(?:\+\+|#)?|{_SIGNS}")
@@ -120,16 +121,16 @@ def select(
 
 
 def keep_best_of_groups(
-    passages: Sequence[Passage], groups: Iterable[Collection[str]], *, count: int = 2, top: int = 8
+    passages: Sequence[Passage], groups: Iterable[Collection[str]], *, top: int = 8
 ) -> list[Passage]:
-    """Return ranked passages with the best `count` of each group of sources among the first `top`.
+    """Return ranked passages with the best two of each group of sources among the first `top`.
 
     They take the places of the weakest of these; otherwise the order stays.
     """
     promoted_ranks: set[int] = set()
     for sources in groups:
         ranks = (rank for rank, passage in enumerate(passages) if passage.source in sources)
-        promoted_ranks.update(islice(ranks, count))
+        promoted_ranks.update(islice(ranks, MAX_OF_GROUP))
     other_ranks = [rank for rank in range(len(passages)) if rank not in promoted_ranks]
     top_ranks = promoted_ranks.union(other_ranks[: max(0, top - len(promoted_ranks))])
     return [passages[rank] for rank in sorted(range(len(passages)), key=lambda rank: (rank not in top_ranks, rank))]

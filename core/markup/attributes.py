@@ -13,14 +13,10 @@ from core.markup.inline import escape_tags, write_code
 Object = tuple[str, str, int]
 # An object in braces, as the items of a component are written, with the name that it may have in another one.
 _OBJECT = re.compile(
-    r"(?:(?<=[{,\s])[\"']?([\w.$-]{1,100})[\"']?\s*:\s*|(?<=[\[,{\s]))"
+    # In a string, as of a type, braces are text.
+    r"=[ ]?\"[^\"]{0,2000}\"|(?:(?<=[{,\s])[\"']?([\w.$-]{1,100})[\"']?\s*:\s*|(?<=[\[,{\s]))"
     r"(\{(?>(?:[^{}\"'`]{1,1000}|\"[^\"]{0,1000}\"|'[^'\n]{0,1000}'|`[^`]{0,1000}`){0,100})\}|\{[^{}]{0,2000}\})"
 )
-# The rows of a table as a list of lists, and the names of its columns.
-_ROWS = re.compile(r"=\{\s*+\[\s*+(\[[^{}]{0,10000}\])\s*+,?\s*+\]\s*+\}")
-_COLUMNS = re.compile(r"\b(?:head|headers?|columns)=\{\s*+\[([^\[\]{}]*)\]\s*+\}")
-_ROW = re.compile(r"\[([^\[\]]*)\]")
-_CELL = re.compile(r"\"([^\"]*)\"|'([^']*)'|`([^`]*)`|([\w.+-]+)")
 _ATTRIBUTE = re.compile(
     r"(?<![\w-])([A-Za-z]+)[\"']?\s*[=:]"
     r"\s*(?:\"([^\"]*)\"|'([^']*)'|\{\s*[\"'`]([^\"'`{}]*)[\"'`]\s*\}|\{\s*(\[[^\[\]{}]*\])\s*\})"
@@ -29,6 +25,9 @@ _ATTRIBUTE = re.compile(
 _ESCAPE = re.compile(r"\\([n\"'])")
 _QUOTE = "\ue000"
 _SIGNS = {"n": " ", '"': _QUOTE, "'": "’"}
+# What is said of a field by a word alone, and where a parameter stands in a request.
+_FLAG = re.compile(r"(?<![\w-])(required|deprecated)(?![\w-])(?!=\{\s{0,9}false)")
+_PLACES = ("path", "query", "body", "header")
 _STRING = re.compile(r"[\"']([^\"']+)[\"']")
 # Code that a component has as an attribute; a single word in quotes is the number of an error, or the like.
 _CODE_ATTRIBUTE = re.compile(
@@ -83,11 +82,29 @@ def read_attributes(attributes: str) -> dict[str, str]:
     return {match[1].lower(): next(filter(None, match.groups()[1:]), "") for match in _ATTRIBUTE.finditer(attributes)}
 
 
+def describe_field(title: str, attributes: str) -> str:
+    """Return the name of a parameter or a field, with what a page shows beside it.
+
+    >>> describe_field("id", ' path="id" type="string" required default="x"')
+    'id (path, string, required, default: x)'
+    """
+    values = read_attributes(attributes)
+    flags = set(_FLAG.findall(_STRING.sub('""', attributes)))
+    facts = [
+        *(place for place in _PLACES if values.get(place) == title),
+        *filter(None, [values.get("type", "")]),
+        *(flag for flag in ("required", "deprecated") if flag in flags and values.get(flag) != "false"),
+        *(f"default: {values[name]}" for name in ("default",) if values.get(name)),
+    ]
+    return f"{title} ({', '.join(facts)})" if title and facts else title
+
+
 def find_commands(attributes: str) -> list[tuple[str, str]]:
     """Return the commands that a component shows for several tools, each by the tool that begins it: `npm="npm i"`."""
     values = {name: value.strip() for name, value in read_attributes(attributes).items()}
     commands = [(name, _dedent_below(value)) for name, value in values.items() if " " in value]
-    return commands if any(value.startswith(f"{name} ") for name, value in commands) else []
+    lines = ((name, line.lstrip()) for name, value in commands for line in value.split("\n"))
+    return commands if any(line.startswith(f"{name} ") for name, line in lines) else []
 
 
 def find_code(attributes: str) -> Iterator[str]:
@@ -117,11 +134,11 @@ def strip_objects(attributes: str) -> tuple[str, list[Object]]:
     bare = _CODE_ATTRIBUTE.sub(lambda match: " " + "\n" * match[0].count("\n"), attributes)
     objects: list[Object] = []
     line = position = 0
-    for match in _OBJECT.finditer(bare):
+    for match in filter(lambda found: found[2], _OBJECT.finditer(bare)):
         line += bare.count("\n", position, match.start())
         position = match.start()
         objects.append((match[1] or "", match[2], line))
-    return _OBJECT.sub("", bare), objects
+    return _OBJECT.sub(lambda match: "" if match[2] else match[0], bare), objects
 
 
 def show_objects(objects: Sequence[Object]) -> Iterator[dict[str, str]]:
@@ -171,17 +188,3 @@ def _read_object(text: str) -> dict[str, str]:
     """Return the values of an object of JavaScript by their names in lower case, each in one line."""
     values = read_attributes(_ESCAPE.sub(lambda match: _SIGNS[match[1]], text))
     return {name: " ".join(value.replace(_QUOTE, '"').split()) for name, value in values.items()}
-
-
-def find_rows(attributes: str) -> list[list[str]]:
-    """Return the rows of a table that a component has, below the names of its columns, which may be empty."""
-    rows = _ROWS.search(attributes)
-    if rows is None:
-        return []
-    columns = _COLUMNS.search(attributes)
-    cells = [_read_cells(row) for row in _ROW.findall(rows[1])]
-    return [_read_cells(columns[1]) if columns else [""] * max(map(len, cells), default=1), *cells]
-
-
-def _read_cells(row: str) -> list[str]:
-    return [next(filter(None, cell), "").replace("|", "\\|").replace("\n", " ") for cell in _CELL.findall(row)]

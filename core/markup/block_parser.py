@@ -25,11 +25,12 @@ _SIGNS = {
     "amsmath": re.compile(r"\\begin"),
     "blockquote": re.compile(">"),
     "colon_fence": re.compile(":::"),
-    "definition_body": re.compile(r"^[ \t>]*:[ \t]", re.MULTILINE),
+    "definition_body": re.compile(r"^[ \t>]*:(?:[ \t]|$)", re.MULTILINE),
     "deflist": re.compile(r"^[ \t>]*[:~][ \t]", re.MULTILINE),
     "fence": re.compile("```|~~~"),
     "footnote_def": re.compile(r"\[\^"),
     "grid_table": re.compile(r"^[ \t>]*\+[-=:]{2}", re.MULTILINE),
+    "drawing": re.compile(r"^[ \t>]*@start[a-z]", re.MULTILINE),
     "heading": re.compile("#"),
     "html_block": re.compile("<"),
     "indented": re.compile(r"!!!|\?\?\?|==="),
@@ -42,11 +43,17 @@ _SIGNS = {
 }
 # The lines of a formula: below each that may begin one, its end is looked for. Nobody writes that many.
 MAX_FORMULA_LINES = 100
+# So it is for that of a drawing.
+MAX_DRAWING_LINES = 500
 
 _Rule = Callable[[StateBlock, int, int, bool], bool]
 
-_INDENTED = re.compile(r"(!!!|\?\?\?\+?|===[!+]?)[ \t]+(\S.*)$")
-_BODY = re.compile(r":[ \t]+(\S.*)$")
+# The name of an admonition may stand right behind its mark.
+_INDENTED = re.compile(r"((?:!!!|\?\?\?\+?)(?=[ \t]|[a-z]{1,30}(?:[ \t]*$|[ \t]+\"))|===[!+]?(?=[ \t]))[ \t]*(\S.*)$")
+_BODY = re.compile(r":(?:[ \t]+(\S.*))?$")
+_DRAWING = re.compile(r"@start(uml|[a-z]{2,10})\b")
+# Comments that begin a text, of which one that is indented may be code for whoever does not know the definition.
+_COMMENTS = re.compile(r"(?:[ \t]*<!--(?:(?!-->)[^\n]){0,300}-->){1,9}[ \t]*")
 _SLASHES = re.compile(r"(/{3,})[ \t]++([\w-]++)(?:[ \t]*+\|[ \t]*+(.*))?$")
 # The border of a table that is drawn with plus signs. Nobody writes one of more columns.
 _BORDER = re.compile(r"\+(?:[-=:]{2,}\+){1,60}[ \t]*$")
@@ -81,6 +88,7 @@ def _make_parser(*, has_indented_code: bool, absent: frozenset[str]) -> Markdown
     parser.block.ruler.before("fence", "colon_fence", _read_colons, {"alt": within})
     parser.block.ruler.before("fence", "grid_table", _read_grid, {"alt": within})
     parser.block.ruler.before("fence", "slashes", _read_slashes, {"alt": within})
+    parser.block.ruler.before("fence", "drawing", _read_drawing, {"alt": within})
     # Inline markup is read where it is needed.
     parser.disable(["inline", "text_join", "footnote_tail", *absent], ignoreInvalid=True)
     if not has_indented_code:
@@ -88,6 +96,14 @@ def _make_parser(*, has_indented_code: bool, absent: frozenset[str]) -> Markdown
         parser.disable("code")
         parser.block.ruler.at("list", _read_list_anywhere, {"alt": ["paragraph", "reference", "blockquote"]})
         parser.block.ruler.at("paragraph", _read_paragraph)
+    return parser
+
+
+def make_prose_parser() -> MarkdownIt:
+    """Return a parser of the blocks of CommonMark, with tables, admonitions and tabs, in which prose is a paragraph."""
+    parser = MarkdownIt("commonmark").enable("table").disable("inline")
+    parser.block.ruler.before("fence", "indented", _read_indented, {"alt": ["paragraph"]})
+    parser.block.ruler.before("fence", "colon_fence", _read_colons, {"alt": ["paragraph"]})
     return parser
 
 
@@ -167,16 +183,17 @@ def _read_indented(state: StateBlock, start: int, end: int, silent: bool) -> boo
 
 
 def _read_definition_body(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Read what Python-Markdown takes for a definition without a term: `: text` below a heading, and what is indented.
+    """Read what Python-Markdown takes for a definition, where no term is above it: `: text`, and what is indented.
 
     The first paragraph may go on without an indent.
     """
-    if silent or not state.tokens or state.tokens[-1].type != "heading_close" or state.is_code_block(start):
+    if silent or state.is_code_block(start):
         return False
     match = _BODY.match(_get_line(state, start))
-    if match is None:
-        return False
     indent = state.sCount[start] + 4
+    # Of a comment beside the sign, nothing is left.
+    if match is None or not (match[1] or (start + 1 < end and state.sCount[start + 1] >= indent)):
+        return False
     last = start
     for line in range(start + 1, end):
         if not state.isEmpty(line):
@@ -184,7 +201,9 @@ def _read_definition_body(state: StateBlock, start: int, end: int, silent: bool)
                 break
             last = line
     token = state.push("definition_body", "", 0)
-    token.content = f"{match[1]}\n{state.getLines(start + 1, last + 1, indent, False)}"
+    body = state.getLines(start + 1, last + 1, indent, False)
+    comments = None if match[1] else _COMMENTS.match(body)
+    token.content = f"{match[1] or ''}\n{body[comments.end() if comments else 0 :]}"
     token.map = [start, last + 1]
     state.line = last + 1
     return True
@@ -206,6 +225,22 @@ def _read_slashes(state: StateBlock, start: int, end: int, silent: bool) -> bool
     token.content = "\n" * (first - start - 1) + state.getLines(first, last, state.blkIndent, False)
     token.map = [start, last]
     state.line = min(last + 1, end)
+    return True
+
+
+def _read_drawing(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """Read what PlantUML draws, between two lines of its own, as code."""
+    match = None if state.is_code_block(start) else _DRAWING.match(_get_line(state, start))
+    closing = f"@end{match[1]}" if match else ""
+    lines = range(start, min(end, start + MAX_DRAWING_LINES)) if match else ()
+    last = next((line for line in lines if _get_line(state, line) == closing), 0)
+    if silent or not last:
+        return last > 0
+    token = state.push("fence", "", 0)
+    token.info = "plantuml"
+    token.content = state.getLines(start, last + 1, state.blkIndent, True)
+    token.map = [start, last + 1]
+    state.line = last + 1
     return True
 
 

@@ -6,6 +6,7 @@ import html
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from core.markup.directives import ADMONITIONS
 from core.markup.document import Block, BlockKind
@@ -32,6 +33,8 @@ _MARKUP = re.compile(
     re.DOTALL,
 )
 _ATTRIBUTE = re.compile(r"(?<![\w-])([\w-]++)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]++))")
+# The columns of a table of GitBook that say where a card leads and how it looks.
+_HIDDEN_COLUMN = re.compile(r"\sdata-(?:hidden|card-(?:target|cover))")
 _BLANKS = re.compile(r"\s+")
 _DASH = re.compile(r"^[-–—][ ](?=\S)")
 _CODE_TAGS = frozenset(("code", "kbd", "samp", "tt"))
@@ -58,6 +61,8 @@ _KINDS: dict[str, BlockKind] = {
     **dict.fromkeys(_TABS, "tab"),
     **dict.fromkeys(ADMONITIONS, "admonition"),
 }
+# Of boxes; some have no sign.
+_TYPES = {"warn": "Warning", "none": "", "default": ""}
 _MAX_FRAMES = 40
 
 
@@ -72,6 +77,7 @@ class _Frame:
     start_line: int = 0
     blocks: list[Block] = field(default_factory=list)
     rows: list[list[str]] = field(default_factory=list)
+    hidden_columns: set[int] = field(default_factory=set)
     has_header: bool = False
     labels: list[str] = field(default_factory=list)
     picture: str = ""
@@ -125,6 +131,8 @@ class BlockCollector:
                 self._close(tag)
             elif tag:
                 self._open(tag, _read_attributes(markup["attributes"]), markup[0].endswith("/>"))
+                if tag == "th" and _HIDDEN_COLUMN.search(markup["attributes"]) and self._frames[-2:][0].rows:
+                    self._frames[-2].hidden_columns.add(len(self._frames[-2].rows[-1]))
         self._add_data(text[position:])
         # What hides text hides it in its own block only.
         self._hidden_tag = ""
@@ -180,7 +188,7 @@ class BlockCollector:
             frame.labels = attributes["items"].split("|") if "items" in attributes else []
             if frame.kind == "admonition":
                 kind = attributes.get("type", tag)
-                frame.label = label or ADMONITIONS.get(kind.lower(), kind.capitalize())
+                frame.label = label or _TYPES.get(kind.lower(), ADMONITIONS.get(kind.lower(), kind.capitalize()))
             elif tag in _TABS and not label and self._frames[-1].labels:
                 frame.label = self._frames[-1].labels.pop(0)
             if description:
@@ -293,7 +301,8 @@ def _close_blocks(frame: _Frame, parent: _Frame) -> list[Block]:
     if kind == "heading" and children:
         block = Block("heading", strip_permalink(_join_line(children)), level=frame.level)
     elif kind == "table":
-        header, *rows = frame.rows if frame.has_header else [[], *frame.rows]
+        all_rows = [_hide_cells(row, frame.hidden_columns) for row in frame.rows]
+        header, *rows = all_rows if frame.has_header else [[], *all_rows]
         cells = tuple(tuple(row) for row in rows if any(row))
         table = Block("table", header=tuple(header), rows=cells)
         return [*children, *([table] if cells or any(header) else [])]
@@ -317,6 +326,10 @@ def _close_blocks(frame: _Frame, parent: _Frame) -> list[Block]:
     return [block] if block else list(children)
 
 
+def _hide_cells(row: list[str], columns: set[int]) -> list[str]:
+    return [cell for number, cell in enumerate(row) if number not in columns] if columns else row
+
+
 def make_item(blocks: tuple[Block, ...], start_line: int = 0, end_line: int = 0) -> Block:
     """Return the item of a list: its first paragraph, or its heading, is its text."""
     has_text = bool(blocks) and blocks[0].kind in ("paragraph", "heading")
@@ -328,3 +341,15 @@ def make_item(blocks: tuple[Block, ...], start_line: int = 0, end_line: int = 0)
 def _join_line(blocks: Sequence[Block]) -> str:
     """Return blocks as one line of inline Markdown."""
     return " ".join(join_texts(blocks).split())
+
+
+def split_tabs(blocks: Sequence[Block]) -> tuple[Block, ...]:
+    """Return the tabs that headings begin: those of the level of the first one."""
+    level = next((block.level for block in blocks if block.kind == "heading"), 0)
+    starts = [number for number, block in enumerate(blocks) if (block.kind, block.level) == ("heading", level)]
+    first = starts[0] if starts else len(blocks)
+    tabs: list[Block] = []
+    for start, end in pairwise([*starts, len(blocks)]):
+        children = tuple(blocks[start + 1 : end])
+        tabs.append(replace(blocks[start], kind="tab", level=0, children=children, end_line=blocks[end - 1].end_line))
+    return (*blocks[:first], *tabs)

@@ -9,14 +9,13 @@ from __future__ import annotations
 import html
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import zip_longest
 
 from core.markup.attributes import (
+    describe_field,
     find_code,
     find_commands,
-    find_rows,
     find_strings,
     read_attributes,
     show_attributes,
@@ -24,41 +23,23 @@ from core.markup.attributes import (
     split_fields,
     strip_objects,
 )
-from core.markup.front_matter import read_front_matter
+from core.markup.component_tokens import TOKEN
+from core.markup.front_matter import read_front_matter, read_scalars
+from core.markup.hidden_code import MDX_BLOCK, unwrap_mdx
+from core.markup.inline import is_formula
+from core.markup.templates import show_escaped
 
 # Nobody writes inline code, or a tag of a template, that is longer.
 MAX_SPAN_CHARS = 2000
 # A picture or a font in the text itself: as long as a book, and nothing to read.
 _EMBEDDED_DATA = re.compile(r"data:[\w/+.-]{1,100}(?:;[\w=.-]{1,100}){0,5};base64,[A-Za-z0-9+/%=_-]{500,}")
 
-# What begins a line stands in one branch: each branch is tried at each sign of a text.
-_TOKEN = re.compile(
-    r"^(?:(?P<lead>[ \t>]*+(?>(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*))(?P<fence>`{3,}+(?=[^`\n]*$)|~{3,}+)[^\n]*$"
-    r"|(?P<definition>[ ]{0,3}\[[^\[\]\n]{1,300}\]:[ \t]+)[^\n{]{0,500}\{[{%][^\n]*$"
-    r"|(?P<line_note>%%[ \t]*\n(?>(?:(?!%%)[^\n]*+\n)*)%%[ \t]*$"
-    # What mkdocstrings puts there, with its options, and the name of a rule.
-    r"|:::[ \t]+(?:[\w.]{1,200}[ \t]*\n(?>[ \t]*\n)*[ ]{4}(?:handler|options|rendering|selection):[^\n]*\n"
-    r"(?>(?:[ ]{4}[^\n]*|[ \t]*)\n)*|\w{1,100}(?:\.\w{1,100}){1,20}[ \t]*$)"
-    r"|r\[[\w.-]{1,200}\][ \t]*$"
-    r"|---type-table---[ \t]*\n[^\n]{0,300}\n---end---[ \t]*$)"
-    # Above its statements, a comment may say what they are.
-    r"|(?P<module>(?>(?:(?:/\*[^*\n]{0,200}\*/|//[^\n]{0,200})[ \t]*\n){0,3})"
-    r"(?:import\s(?:[^'\"<>`.()]{0,500}\sfrom\s*)?['\"][^'\"\n]{1,200}['\"]"
-    r"|export\s+(?:(?:const|let|var)\s+[\w{\[]|(?:async\s+)?function\b|class\b"
-    r"|default\s+(?:function|class|[({\w.]+[({;])|[{*]))))"
-    r"|(?P<ticks>`+)"
-    r"|(?P<comment><!--|\{/\*)"
-    r"|(?P<note>(?<!\S)%%(?=\S)[^%\n]{1,1000}%%(?!\S)|\{(?:>>[^{}\n]{0,1000}<<|--[^{}\n]{0,1000}--|#-?\s[^{}]{0,1000}#)\})"
-    r"|(?P<template>\{(?:%|\{[%<])-?[ \t]*+(?P<end>/|end)?[ \t]*+(?P<block>[A-Za-z][\w-]*+)"
-    r"(?P<arguments>[^{}]{0,500}?)-?[%>]\}\}?)"
-    # A name alone is a value, which is filled in later.
-    r"|(?P<helper>\{\{(?!\{|-?[ ]*[.$\"']?[\w.-]{1,80}[\"']?[ ]*-?(?:\||\}))"
-    r"(?P<call>-?[ ]*[A-Za-z_][\w.]{0,80}\()?(?P<words>[^{}\n]{1,500})\}\})"
-    r"|(?P<fragment></?>)"
-    r"|(?<!\\)<(?P<close>/?)(?P<tag>[A-Za-z][\w.:-]*+)(?=[\s/>])"
-    r"|(?P<expression>\\?\{)",
+# The head of a table whose columns have no names, as that of redcarpet may be written, above its rule.
+_BARE_HEAD = re.compile(
+    r"^[ \t]{0,20}\|[ \t]{0,20}\n(?=(:?-{3,20}:?[ \t]{0,20}(?:\|[ \t]{0,20}:?-{3,20}:?[ \t]{0,20}){1,20})\|?$)",
     re.MULTILINE,
 )
+
 # Braces within braces, which nobody nests deeper.
 _MAX_BRACES = 6
 _BRACES = re.compile(r"\{(?>(?:[^{}]+|" * _MAX_BRACES + r"\{[^{}]*\}" + r")*)\}" * _MAX_BRACES)
@@ -67,11 +48,12 @@ _REST_OF_TAG = re.compile(
 )
 _LETTER = re.compile(r"[^\W\d_]")
 _WORD = re.compile(r"[\w.+-]{1,60}")
-_MDX_BLOCK = "mdx-code-block"
-_MDX_FENCE = re.compile(rf"[ \t]*(`{{3,}}|~{{3,}}){_MDX_BLOCK}[ \t]*$")
 _CODE_TEMPLATES = frozenset(("highlight", "code-toggle"))
 _HIGHLIGHT_END = re.compile(r"\{(?:%|\{[%<])-?[ \t]*(?:/|end)[ \t]*(?:highlight|code-toggle)\b[^{}\n]*\}\}?")
 _ITEM_START = re.compile(r"[ \t]*+(?>(?:[-*+:]|\d{1,9}[.)])[ \t]++)*")
+# What is kept by a name, and handed to what is included below.
+_CAPTURE_END = re.compile(r"\{%-?[ \t]*endcapture\b[^{}\n]*%\}")
+_HANDED = re.compile(r"([\w-]{1,60})=([A-Za-z_][\w-]{0,80})(?=[\s%]|$)")
 _COMMENT_END = re.compile(r"\{(?:%|\{[%<])-?[ \t]*(?:/|end)[ \t]*comment\b[^{}\n]*\}\}?")
 _CLOSING_TEMPLATE = re.compile(r"\{(?:%|\{[%<])-?[ \t]*+(?:/|end)[ \t]*+([A-Za-z][\w-]*+)")
 # Code that a component has as a string, and what says its language.
@@ -90,6 +72,7 @@ _TAG_OR_END = re.compile(r"[^\S\n]*+(?:<|\{[{%]|\n|\Z)")
 _BLANK_LINE = re.compile(r"\n[ \t]*\n")
 # What Markdown reads up to their end.
 _RAW_TAGS = frozenset(("pre", "script", "style", "textarea"))
+_ONLY_TAGS = re.compile(r"(?:</?(?!pre\b)[a-z][^<>]{0,300}>[ ]?){1,9}")
 # What holds blocks, or stands between them.
 _BLOCK_TAGS = frozenset(
     """
@@ -97,8 +80,16 @@ _BLOCK_TAGS = frozenset(
     li main nav ol p section summary table tbody td tfoot th thead tr ul
     """.split()  # noqa: SIM905 (one word a line would hide the code)
 )
+# What describes a parameter, or a field of a response.
+_FIELD = re.compile(r"(?:Field|Param|Parameter|Property|Prop|Argument)$")
+# What can be a block without others around it.
+_TEXT_TAGS = frozenset(("article", "aside", "div", "figcaption", "p", "section"))
 _MIXED = re.compile(r"\smarkdown(?:=[\"']?(?:1|span|block)\b|[\s>])")
 _LINE_END = re.compile(r"[ \t]*+$", re.MULTILINE)
+_LINE_BREAKS = re.compile(r"\n\s*")
+_PAGE = re.compile(r"\s+(?:link|to|href)=\"(?!https?:|#)([\w./#-]{1,300})\"\s*/>")
+_EVENT = re.compile(r"\s@[\w.:-]{1,60}=(?:\"[^\"]{0,500}\"|'[^']{0,500}')")
+_SLOT = re.compile(r"\s+(?:#|v-slot)")
 _SCRIPTS = frozenset(("script", "style"))
 # What stands behind the tag that ends a block, and is none of it.
 _STRAY_END = re.compile(r"[ \t]*+[.,;:][ \t]*+$", re.MULTILINE)
@@ -115,38 +106,26 @@ class MarkdownSource:
     is_mdx: bool = False
 
 
-def read_source(text: str, *, is_mdx: bool = False) -> MarkdownSource:
+def read_source(text: str, *, is_mdx: bool = False, generator: str = "") -> MarkdownSource:
     """Return a document as lines of Markdown without front matter, comments, and the syntax of MDX and templates.
 
     What is not known to be MDX is read as such where it uses it.
     """
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").replace("\u00ad", "")
     text = _EMBEDDED_DATA.sub("data:,", text) if ";base64," in text else text
+    text = _BARE_HEAD.sub(lambda head: "|" * (head[1].count("|") + 2) + "\n", text)
     lines = text.split("\n")
-    if _MDX_BLOCK in text:
-        lines = list(_unwrap_mdx(lines))
+    lines = list(unwrap_mdx(lines)) if MDX_BLOCK in text else lines
     first_line, title, title_line = read_front_matter(lines)
     body = "\n".join(lines[first_line - 1 :])
-    rewriter = _Rewriter(body, first_line, is_mdx=is_mdx)
+    # As a page of Docusaurus names them.
+    values = {f"frontMatter.{name}": value for name, value in read_scalars(lines[: first_line - 1]).items()}
+    rewriter = _Rewriter(body, first_line, is_mdx=is_mdx, values=values, generator=generator)
     rewriter.run()
     if rewriter.has_components and not is_mdx:
-        rewriter = _Rewriter(body, first_line, is_mdx=True)
+        rewriter = _Rewriter(body, first_line, is_mdx=True, values=values, generator=generator)
         rewriter.run()
     return MarkdownSource(rewriter.lines, rewriter.numbers, title, title_line, rewriter.is_mdx)
-
-
-def _unwrap_mdx(lines: Iterable[str]) -> Iterator[str]:
-    """Yield lines without the fences around MDX, with which Docusaurus hides it from editors; they may be nested."""
-    open_fences: list[str] = []
-    for line in lines:
-        if fence := _MDX_FENCE.match(line):
-            open_fences.append(fence[1])
-        elif open_fences and line.strip() == open_fences[-1]:
-            open_fences.pop()
-        else:
-            yield line
-            continue
-        yield ""
 
 
 def _make_fence(code: str) -> str:
@@ -160,6 +139,8 @@ class _Rewriter:
     text: str
     number: int
     is_mdx: bool
+    values: Mapping[str, str]
+    generator: str = ""
     has_components: bool = False
     lines: list[str] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
@@ -172,20 +153,24 @@ class _Rewriter:
     _checked_line: tuple[int, int, bool] = (0, -1, False)
     _closed: frozenset[str] = frozenset()
     _unclosed: set[str] = field(default_factory=set)
-    _is_preformatted: bool = False
     _has_mixed: bool = False
     # The components that were opened within a line.
     _inline_names: Counter[str] = field(default_factory=Counter)
     # Of the tabs that were opened last: their labels by their names.
     _tab_labels: dict[str, str] = field(default_factory=dict)
     _constants: Mapping[str, str] = field(default_factory=dict)
+    _handed: frozenset[str] = frozenset()
+    _captured: dict[str, str] = field(default_factory=dict)
 
     def run(self) -> None:
         self._closed = frozenset(_CLOSING_TEMPLATE.findall(self.text))
+        handed = _HANDED.findall(self.text) if "endcapture" in self.text else ()
+        self._handed = frozenset(name for _, name in handed)
         self._line_number = self.number
-        self._constants = {name: "".join(values) for name, *values in _CONSTANT.findall(self.text)}
+        constants = {name: "".join(values) for name, *values in _CONSTANT.findall(self.text)}
+        self._constants = {**self.values, **constants}
         position = 0
-        while token := _TOKEN.search(self.text, position):
+        while token := TOKEN.search(self.text, position):
             self._emit(self.text[position : token.start()])
             position = self._rewrite(token)
         self._emit(self.text[position:])
@@ -226,12 +211,13 @@ class _Rewriter:
 
     def _rewrite(self, token: re.Match[str]) -> int:
         """Emit what stands for a token, and return where the text goes on."""
-        if token["fence"] or token["ticks"]:
-            if token["fence"] and self.is_mdx and self.lines and self.lines[-1].strip() and ">" not in token["lead"]:
+        if token["fence"] or token["ticks"] or token["formula"]:
+            above = self.lines[-1].strip() if token["fence"] and self.lines and ">" not in token["lead"] else ""
+            if above and (self.is_mdx or _ONLY_TAGS.fullmatch(above)):
                 # Code ends what is above it: also HTML, which Markdown reads up to a blank line, and at any indent.
                 self._end_line()
             end = self._find_code_end(token)
-            self._emit(self.text[token.start() : end])
+            self._emit(show_escaped(self.text[token.start() : end], self.generator))
             return end
         if token["comment"]:
             return self._skip_comment(token)
@@ -256,6 +242,9 @@ class _Rewriter:
         if fence := token["fence"]:
             closing = re.compile(rf"^[ \t>]*{fence}[`~]*[ \t]*$", re.MULTILINE).search(self.text, token.end())
             return closing.end() if closing else len(self.text)
+        if formula := token["formula"]:
+            # Braces in it are those of TeX.
+            return token.end() if is_formula(formula.strip("$")) else token.start() + 1
         limit = token.end() + MAX_SPAN_CHARS
         span_end = re.compile(f"(?<!`){token['ticks']}(?!`)").search(self.text, token.end(), limit)
         if span_end is None or _BLANK_LINE.search(self.text, token.end(), span_end.start()):
@@ -287,14 +276,21 @@ class _Rewriter:
             code = code if code and ("code" in name.lower() or "\n" in code[1].strip()) else None
             starts_block = is_component and self._is_at_start() and (code or self._ends_line(rest.end()))
             self.has_components |= bool(starts_block) or "={" in rest[0]
+        if rest is not None and (text := self._find_shown(name, rest)) is not None:
+            self._append(text)
+            self._skip(rest[0])
+            return rest.end()
         if name.lower() in _SCRIPTS and not token["close"] and (end := self._find_script_end(token)):
             # What is in it looks like Markdown, or like a module.
             self._skip(self.text[token.start() : end])
             return end
-        if name.lower() == "pre":
-            self._begin_preformatted(token)
         is_plain = name in _BLOCK_TAGS and "{" not in (rest[0] if rest else "")
-        if rest is not None and is_plain and self._mixes_markdown(rest) and (not self._line.strip() or token["close"]):
+        if (
+            rest is not None
+            and is_plain
+            and self._mixes_markdown(name, rest)
+            and (not self._line.strip() or token["close"])
+        ):
             # So the text in it is Markdown, and what is below it.
             self._emit(f"{self.text[token.start() : rest.end()]}\n\n")
             self.number -= 2
@@ -305,22 +301,42 @@ class _Rewriter:
             return token.end()
         if code:
             return self._rewrite_code(rest[0], code)
-        if not is_component and "{" not in rest[0]:
-            self._emit(self.text[token.start() : rest.end()])
-            return rest.end()
-        self._emit_component(rest.end(), name, bool(token["close"]), rest[0])
+        if is_component or "{" in rest[0]:
+            self._emit_component(rest.end(), name, bool(token["close"]), rest[0])
+        else:
+            # On one line, for a line that begins with its end would be a quotation.
+            self._append(token[0] + _LINE_BREAKS.sub(" ", rest[0]))
         self._skip(rest[0])
         return rest.end()
 
-    def _mixes_markdown(self, rest: re.Match[str]) -> bool:
+    def _find_shown(self, name: str, rest: re.Match[str]) -> str | None:
+        """Return what a tag shows without being one; None for the others.
+
+        Vue only puts what a slot holds into its place. Within a sentence, a component that leads to a page shows its
+        title.
+        """
+        page = _PAGE.fullmatch(rest[0]) if name[0].isupper() else None
+        if page and not (self._is_at_start() and self._ends_line(rest.end())):
+            return f"[]({page[1]})"
+        if name[0].islower() and _EVENT.search(rest[0]):
+            # With such an attribute, it would be no tag for Markdown.
+            return f"<{name} {' '.join(_EVENT.sub('', rest[0]).split())}"
+        return "" if name == "template" and _SLOT.match(rest[0]) else None
+
+    def _mixes_markdown(self, name: str, rest: re.Match[str]) -> bool:
         """Return whether a tag holds Markdown: in MDX, for kramdown or Python-Markdown, or in a page that has such."""
-        self._has_mixed |= _MIXED.search(rest[0]) is not None
+        is_mixed = _MIXED.search(rest[0]) is not None
+        self._has_mixed |= is_mixed
+        if is_mixed and name in _TEXT_TAGS:
+            return True
         return (self._has_mixed or self.is_mdx) and _LINE_END.match(self.text, rest.end()) is not None
 
     def _emit_component(self, position: int, name: str, is_closing: bool, attributes: str) -> None:
         """Emit a component with what its attributes hold: a table, or its items, each as a card."""
         bare, objects = strip_objects(attributes)
         shown = show_attributes(bare)
+        if _FIELD.search(name):
+            shown["title"] = describe_field(shown["title"], attributes)
         if name in ("Tab", "TabItem"):
             shown["title"] = self._tab_labels.get(shown["title"], shown["title"])
         elif name == "Tabs":
@@ -333,7 +349,6 @@ class _Rewriter:
             shown["title"] = ""
         self._emit_tag(position, name, is_closing, shown)
         fields, lines, objects = ([], [], objects) if self._line.strip() else split_fields(objects)
-        self._emit_table(find_rows(attributes))
         self._emit_table(fields, [self.number + line for line in lines])
         for tool, command in find_commands(attributes):
             self._emit_tag(position, "tab", False, {"title": tool})
@@ -379,6 +394,14 @@ class _Rewriter:
                 self._skip(self.text[token.start() : closing.end()])
                 return closing.end()
             self._unclosed.add(name)
+        if name == "capture" and not token["end"] and arguments in self._handed and name not in self._unclosed:
+            if closing := _CAPTURE_END.search(self.text, token.end()):
+                self._captured[arguments] = self.text[token.end() : closing.start()].strip()
+                self._skip(self.text[token.start() : closing.end()])
+                return closing.end()
+            self._unclosed.add(name)
+        if name == "include" and any(each in self._captured for _, each in _HANDED.findall(arguments)):
+            return self._emit_captured(token)
         if name in _CODE_TEMPLATES and not token["end"] and not arguments.endswith("/") and name not in self._unclosed:
             if closing := _HIGHLIGHT_END.search(self.text, token.end()):
                 code = self.text[token.end() : closing.start()].rstrip()
@@ -403,6 +426,21 @@ class _Rewriter:
         self._skip(token[0])
         return end
 
+    def _emit_captured(self, token: re.Match[str]) -> int:
+        """Emit what is handed to an include: code for one of code, with what it is handed as for a label."""
+        is_code = "code" in token["arguments"].split()[0]
+        for label, name in _HANDED.findall(token["arguments"]):
+            text = self._captured.get(name, "")
+            if is_code and text:
+                self._emit_tag(token.end(), "tab", False, {"title": label})
+                self._emit_code(text, "", self._line)
+                self._emit_tag(token.end(), "tab", True, {})
+            for line in ("", *text.split("\n"), "") if text and not is_code else ():
+                self._append(line)
+                self._end_line()
+        self._skip(token[0])
+        return token.end()
+
     def _rewrite_helper(self, token: re.Match[str]) -> int:
         """Emit the words that are handed to a preprocessor, such as mdman; what it, or a function, makes is not known.
 
@@ -410,6 +448,7 @@ class _Rewriter:
         """
         starts_block = token["words"].startswith("#") and self._is_at_start() and self._ends_line(token.end())
         words = [] if token["call"] else find_strings(token["words"])
+        self._skip(token[0])
         self._append(" ".join(filter(_LETTER.search, words)))
         if starts_block and self._line.strip():
             self._end_line()
@@ -426,24 +465,6 @@ class _Rewriter:
         self._unclosed |= {name} if end < 0 else set()
         return end + len(closing) if end >= 0 else 0
 
-    def _begin_preformatted(self, token: re.Match[str]) -> None:
-        """Begin a block with what is preformatted, or end it: in other HTML, it would end at a blank line within."""
-        if token["close"] or self._is_preformatted or "pre" in self._unclosed:
-            self._is_preformatted &= not token["close"]
-            return
-        end = self.text.find("</pre>", token.end())
-        self._is_preformatted = end >= 0
-        self._unclosed |= {"pre"} if end < 0 else set()
-        above = self._line or "".join(self.lines[-1:])
-        is_in_html = above.strip() and self._line.lstrip()[:1] in ("", "<")
-        if is_in_html and end >= 0 and _BLANK_LINE.search(self.text, token.end(), end):
-            indent = self._line[: len(self._line) - len(self._line.lstrip())]
-            if self._line.strip():
-                self._end_line()
-            self._line = ""
-            self._end_line()
-            self._line = indent if len(indent) < 4 else ""
-
     def _is_at_start(self) -> bool:
         return not self._line.strip(" \t>-*+")
 
@@ -459,6 +480,8 @@ class _Rewriter:
 
     def _emit_tag(self, position: int, name: str, is_closing: bool, attributes: Mapping[str, str]) -> None:
         """Emit a tag on a line of its own; one within a sentence or a row leaves no trace but its own text."""
+        # A value of several lines would be so many of the document.
+        attributes = {key: " ".join(value.split()) for key, value in attributes.items()}
         is_row = self._line.lstrip().startswith("|")
         ends_inline = is_closing and self._inline_names[name] > 0
         if ends_inline or is_row or not self._ends_line(position) or not (is_closing or self._is_at_start()):
@@ -496,13 +519,13 @@ class _Rewriter:
         self._line = indent
         self._is_after_tag = True
 
-    def _emit_table(self, rows: Sequence[Sequence[str]], numbers: Sequence[int] = ()) -> None:
-        """Emit rows below the names of their columns; without the numbers of their lines, all have that of the tag."""
+    def _emit_table(self, rows: Sequence[Sequence[str]], numbers: Sequence[int]) -> None:
+        """Emit rows with the numbers of their lines, below the names of their columns."""
         indent = self._line if not self._line.strip() else ""
         lines = (*rows[:1], *(["---"] * len(row) for row in rows[:1]), *rows[1:])
-        for row, number in zip_longest(lines, (self.number, self.number, *numbers)[: len(lines)]):
+        for row, number in zip(lines, (self.number, self.number, *numbers), strict=False):
             self._line = f"{indent}| {' | '.join(row)} |"
-            self._line_number = number or self._line_number
+            self._line_number = number
             self._end_line()
         if rows:
             self._end_line()
@@ -530,12 +553,8 @@ class _Rewriter:
         text = next(filter(None, shown.groups()), "") if shown else value
         # A string is text, also where it looks like a tag.
         text = text.replace("<", "&lt;")
-        if self._is_preformatted:
-            self._emit(text)
-            self.number += braces[0].count("\n") - text.count("\n")
-        else:
-            self._skip(braces[0])
-            self._append(text.replace("\n", " "))
+        self._skip(braces[0])
+        self._append(text.replace("\n", " "))
         return braces.end()
 
     def _find_module_end(self, token: re.Match[str]) -> int:

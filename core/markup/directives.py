@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from core.markup.inline import write_short_codes
-
 # What is set apart from the text, with the title that a reader sees where it gives none.
 ADMONITIONS = {
     name: name.capitalize()
@@ -56,24 +54,26 @@ SILENT = frozenset(
 )
 # So are these in MyST; of what is raw, only HTML is on the page.
 EMPTY_DIRECTIVES = (SILENT - CELLS) | {"iframe", "image", "raw-cell"}
+# Of these the argument is no text: a layout, a class, where a button leads to.
+LAYOUTS = frozenset("button-link button-ref card-carousel class container div grid tab-set".split())  # noqa: SIM905
+# What divides a card from its head and its foot.
+CARDS = frozenset(("card", "grid-item-card"))
+CARD_RULE = re.compile(r"(?:\^{3,}|\+{3,})[ \t]*$")
 # What names proofs and exercises; an argument is the title of one.
 _PROOFS = frozenset(("prf", "proof"))
 SHOWN_OPTION = re.compile(
     r"^[ \t]*:([\w-]+):[ \t]+(?:\"?([^\Wa-z][^\s\"]*[ ][^\n\"]+)|\"([^\n\"]+)\"[ \t]*$)", re.MULTILINE
 )
 CAPTION_OPTION = re.compile(r"^[ \t]*:caption:[ \t]+(\S.*)$", re.MULTILINE)
+# What a tab begins with: in VitePress, and in VuePress, where a name for several may stand behind the label; and what
+# a file of a playground does.
+_TAB = re.compile(
+    r"==[ ](?P<label>.+)|@(?:tab(?::active)?|file)[ ]+(?P<title>\S.*?)(?:(?<!\\)#[\w-]*)?$"
+    r"|@(?P<part>settings?|setup|options|import)$"
+)
 _HIDDEN_INPUT = re.compile(r"\b(?:remove-(?:input|cell)|hide-code)\b")
 _SUMMARY_NAME = re.compile(r"[ \t]*~?[A-Za-z_]")
 _OPTION = re.compile(r"[ \t]*:[\w-]+:(?:[ \t]|$)")
-_FIELD = re.compile(r"^:([A-Za-z][\w .-]{0,60}):[ \t]+(?=\S)", re.MULTILINE)
-
-
-def read_fields(text: str) -> list[tuple[str, str]]:
-    """Return the names and the texts of MyST's fields, where a text has nothing else; an icon begins none."""
-    parts = _FIELD.split(text) if text.startswith(":") else [text]
-    fields = list(zip(parts[1::2], parts[2::2], strict=True))
-    names = [f":{name}:" for name, _ in fields]
-    return fields if not parts[0] and all(name == write_short_codes(name) for name in names) else []
 
 
 def find_language(name: str, argument: str, default: str) -> str:
@@ -90,6 +90,16 @@ def is_hidden(name: str, argument: str, options: str) -> bool:
     return name in EMPTY_DIRECTIVES or (name in CODES and _HIDDEN_INPUT.search(options) is not None)
 
 
+def find_tabs(lines: Sequence[str]) -> dict[int, str]:
+    """Return the labels of tabs by the numbers of the lines that they begin with.
+
+    >>> find_tabs(["== A", "b", "@tab C#name"])
+    {0: 'A', 2: 'C'}
+    """
+    matches = ((number, _TAB.match(line.rstrip())) for number, line in enumerate(lines))
+    return {number: next(filter(None, match.groups())) for number, match in matches if match}
+
+
 def list_names(lines: Sequence[str]) -> list[str]:
     """Return the names of which Sphinx makes a table as the lines of a list; others are comments."""
     return [f"- `{line.strip().lstrip('~')}`" if _SUMMARY_NAME.match(line) else "" for line in lines]
@@ -100,13 +110,25 @@ def name_directive(name: str, argument: str) -> tuple[str, str, str]:
     if name in VERSIONS:
         version, _, text = argument.partition(" ")
         return "note", f"{VERSIONS[name]} {version}", text
+    if name in LAYOUTS:
+        return name, "", ""
     domain, _, kind = name.rpartition(":")
     if domain in _PROOFS:
         return "tab", f"{kind.capitalize()} ({argument})" if argument else kind.capitalize(), ""
     if domain and argument:
         # What a domain describes, such as a function.
-        return "card", f"`{argument.replace('`', '')}`", ""
+        return "card", f"`{write_signature(name, argument.replace('`', ''))}`", ""
     return (name, "", argument) if ADMONITIONS.get(name) else (name, argument, "")
+
+
+def write_signature(name: str, argument: str) -> str:
+    """Return what a directive of a domain describes as Sphinx shows it: of a resource of HTTP with its method.
+
+    >>> write_signature("http:get", "/users"), write_signature("py:function", "run()")
+    ('GET /users', 'run()')
+    """
+    domain, _, kind = name.rpartition(":")
+    return f"{kind.upper()} {argument}" if domain == "http" else argument
 
 
 def skip_options(lines: Sequence[str], numbers: Sequence[int]) -> tuple[list[str], list[int]]:

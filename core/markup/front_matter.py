@@ -16,7 +16,17 @@ _DESCRIPTION = re.compile(r"description[ \t]*[:=][ \t]*(.*)", re.IGNORECASE)
 SHOWN_DESCRIPTION = "{{front.description"
 _SUBSTITUTIONS = re.compile(r"[ \t]*(?:myst_)?substitutions:[ \t]*$")
 _SUBSTITUTION = re.compile(r"([ \t]+)([\w.-]{1,80}):[ \t]+(\S[^\n]{0,1000})$")
+# A name with a value in one line, or with names below it; in TOML, these are below their own line.
+_SCALAR = re.compile(r"([ \t]*)[\"']?([A-Za-z_][\w-]{0,80})[\"']?[ \t]*[:=](?:[ \t]+(\S.*))?[ \t]*$")
+_TOML_TABLE = re.compile(r"[ \t]*\[([\w.-]{1,200})\][ \t]*$")
+_ANCHOR = re.compile(r"&[\w-]+[ \t]+")
+_MAX_NESTED = 5
+# What a page names the values of its front matter by: in VuePress and VitePress, in Jekyll, and in MkDocs.
+_PAGE_NAMES = ("frontmatter", "page", "page.meta")
 _YAML_BLOCKS = frozenset((">", ">-", ">+", "|", "|-", "|+"))
+# In quotes of one kind, those of the other are text, as are escaped ones.
+_QUOTED = re.compile(r"\"((?>(?:[^\"\\]|\\.)+))\"|'((?>(?:[^']|'')+))'")
+_ESCAPE = re.compile(r"\\([\"\\/])")
 _YAML_KEY = re.compile(r"[ \t]+(?:[\w-]+:(?:[ \t]|$)|- )")
 
 
@@ -34,13 +44,17 @@ def read_description(text: str) -> tuple[str, int]:
 
 
 def read_substitutions(text: str) -> dict[str, str]:
-    """Return the values of MyST that the front matter of a document has, of one line, by what begins their use.
+    """Return the values that the front matter of a document has, of one line, by what begins their use.
 
-    >>> read_substitutions("---\\nmyst:\\n  substitutions:\\n    big: '<b>Big</b>'\\n---\\n{{ big }}")
-    {'{{big': '<b>Big</b>'}
+    >>> read_substitutions("---\\nmyst:\\n  substitutions:\\n    big: '<b>Big</b>'\\n---\\n{{ big }}")["{{big"]
+    '<b>Big</b>'
+    >>> read_substitutions("---\\ntitle: 'A b'\\n---\\n# {{ $frontmatter.title }}")["{{frontmatter.title"]
+    'A b'
     """
     lines = text.split("\n")
-    return find_substitutions(lines[: read_front_matter(lines)[0] - 1])
+    head = lines[: read_front_matter(lines)[0] - 1]
+    named = {f"{{{{{page}.{name}": value for name, value in read_scalars(head).items() for page in _PAGE_NAMES}
+    return named | find_substitutions(head)
 
 
 def find_substitutions(lines: Sequence[str]) -> dict[str, str]:
@@ -55,6 +69,34 @@ def find_substitutions(lines: Sequence[str]) -> dict[str, str]:
     return values
 
 
+def read_scalars(lines: Iterable[str]) -> dict[str, str]:
+    """Return the values of one line that YAML or TOML has, by their names, which dots join to those around them.
+
+    >>> read_scalars(["a: 1 # one", "b:", "  c: &d 'e f'", "g:", "  - h: 2"])
+    {'a': '1', 'b.c': 'e f'}
+    >>> read_scalars(['a = "1"', "[b]", "c = 2"])
+    {'a': '1', 'b.c': '2'}
+    """
+    values: dict[str, str] = {}
+    outer: list[tuple[int, str]] = []
+    table = ""
+    for line in lines:
+        if header := _TOML_TABLE.match(line):
+            outer, table = [], f"{header[1]}."
+        if not (scalar := _SCALAR.match(line)):
+            continue
+        while outer and outer[-1][0] >= len(scalar[1]):
+            outer.pop()
+        value = _ANCHOR.sub("", scalar[3] or "", count=1)
+        quote = value[:1] if value[:1] in "\"'" else ""
+        value = value[1:].partition(quote)[0] if quote else value.partition(" #")[0].strip()
+        if value and (quote or value[0] not in "[{|>*!#"):
+            values[table + ".".join([*(name for _, name in outer), scalar[2]])] = value
+        elif len(outer) < _MAX_NESTED:
+            outer.append((len(scalar[1]), scalar[2]))
+    return values
+
+
 def read_front_matter(lines: list[str]) -> tuple[int, str, int]:
     """Return the number of the first line after front matter, and the title that it gives with its line."""
     # Hugo takes blank lines before it.
@@ -62,7 +104,9 @@ def read_front_matter(lines: list[str]) -> tuple[int, str, int]:
     fence = lines[start].rstrip()
     if len(lines) > start + 1 and (indent := _INDENT.match(lines[start + 1])):
         lines = [line.removeprefix(indent[0]) for line in lines]
-    if fence not in ("---", "+++") or len(lines) < start + 3 or not _FRONT_KEY.match(lines[start + 1]):
+    if fence not in ("---", "+++") or len(lines) < start + 3:
+        return 1, "", 0
+    if not (_FRONT_KEY.match(lines[start + 1]) or (fence == "+++" and _TOML_TABLE.match(lines[start + 1]))):
         return 1, "", 0
     title = ""
     title_line = 0
@@ -83,4 +127,8 @@ def _join_title(text: str, following: Iterable[str]) -> str:
     if not text and any(_YAML_KEY.match(line) for line in lines):
         # It has the title in several languages, or other parts.
         return ""
-    return " ".join(["" if text in _YAML_BLOCKS else text, *map(str.strip, lines)]).strip().strip("\"'")
+    title = " ".join(["" if text in _YAML_BLOCKS else text, *map(str.strip, lines)]).strip()
+    quoted = _QUOTED.fullmatch(title)
+    if quoted is None:
+        return title.strip("\"'")
+    return _ESCAPE.sub(r"\1", quoted[1]) if quoted[1] else quoted[2].replace("''", "'")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 _FLAG = re.compile(r"(?<![ \t])[ \t]*#[ \t]*doctest:[ \t]*[+-][A-Z_]+[^\n]*")
 _BLANK_LINE = re.compile(r"^[ \t]*<BLANKLINE>[ \t]*$", re.MULTILINE)
@@ -22,7 +22,11 @@ _MARK = re.compile(
     r"(?<![ \t])[ \t]*(?://|#|--|<!--|/\*)[ \t]*\[!code (?:(--|\+\+)(?::(\d{1,4}))?|[^\[\]\n]{1,60})\]"
     r"(?:[ \t]*(?:-->|\*/))?[ \t]*$"
 )
-REMOVED = re.compile(r"(?://|#|--|<!--|/\*)[ \t]*\[!code --(?::\d{1,4})?\](?:[ \t]*(?:-->|\*/))?[ \t]*$", re.MULTILINE)
+# Beside one, a comment may have more to say.
+_INNER_MARK = re.compile(
+    r"(?<=[ \t])\[!code (?:(--|\+\+)(?::(\d{1,4}))?|(?:highlight|focus|warning|error)[^\[\]\n]{0,60})\][ \t]?"
+)
+REMOVED = re.compile(r"(?://|#|--|<!--|/\*)[ \t]*\[!code --(?::\d{1,4})?\](?![^\n]{0,300}\[!code)")
 # Those of Twoslash, which checks more code than a page shows.
 _CUT_BEFORE = re.compile(r"[ \t]*//[ \t]*---cut(?:-before)?---[ \t]*")
 _CUT_AFTER = re.compile(r"[ \t]*//[ \t]*---cut-after---[ \t]*")
@@ -31,8 +35,24 @@ _INCLUDE = re.compile(r"^[ \t]*//[ \t]*@include:[ \t]*([\w-]{1,60})[ \t]*$", re.
 _PART = re.compile(r"[ \t]*//[ \t]*-[ \t]+[\w-]+[ \t]*$")
 # Lines of Rust that its documentation does not show; with another `#` before it, the sign itself is meant.
 _HIDDEN_RUST = re.compile(r"[ \t]*#(?:[ \t]|$)")
+MDX_BLOCK = "mdx-code-block"
+_MDX_FENCE = re.compile(rf"[ \t]*(`{{3,}}|~{{3,}}){MDX_BLOCK}[ \t]*$")
 MAX_SNIPPET_CHARS = 20_000
 _TWOSLASH = re.compile(r"^[ \t]*//[ \t]*(?:@(?!filename)\w+(?::[^\n]*)?|\^[?|][^\n]*)$\n?", re.MULTILINE)
+
+
+def unwrap_mdx(lines: Iterable[str]) -> Iterator[str]:
+    """Yield lines without the fences around MDX, with which Docusaurus hides it from editors; they may be nested."""
+    open_fences: list[str] = []
+    for line in lines:
+        if fence := _MDX_FENCE.match(line):
+            open_fences.append(fence[1])
+        elif open_fences and line.strip() == open_fences[-1]:
+            open_fences.pop()
+        else:
+            yield line
+            continue
+        yield ""
 
 
 def fill_snippets(code: str, snippets: Mapping[str, str]) -> str:
@@ -93,7 +113,8 @@ def strip_hidden(code: str) -> str:
         code = _REMARK.sub("", code)
     if "---cut" in code:
         code = _cut(code)
-    return _strip_marks(code) if "[!code" in code else code
+    # With a stroke, the sign itself is meant.
+    return (_strip_marks(code) if "[!code" in code else code).replace("[\\!code", "[!code")
 
 
 def _strip_marks(code: str) -> str:
@@ -104,6 +125,8 @@ def _strip_marks(code: str) -> str:
     for line in code.split("\n"):
         mark = _MARK.search(line)
         text = line[: mark.start()] if mark else line
+        if mark is None and line.count("[!code") == 1 and (mark := _INNER_MARK.search(line)):
+            text = (line[: mark.start()] + line[mark.end() :]).rstrip()
         if mark and mark[1]:
             sign, following = mark[1][0], int(mark[2] or 1)
         if mark and not text:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from core.language.tokens import HAN, KANA
 from core.markup.document import to_plain
+from core.markup.generators import CROSS_KINDS, GENERATOR, PANDOC
+from core.markup.named_links import CODE as _CODE, write_named_links, write_notes
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -21,9 +23,9 @@ MAX_INLINE_CHARS = 20_000
 # What is longer holds what a page on the web makes of it, such as the code of an example, and is as long as a passage.
 MAX_ADDRESS_CHARS = 250
 # Only these begin markup that is changed: most paragraphs have none of them.
-# Code, also between two ticks each, within which one is a sign of the code.
-_CODE = r"(?<!`)``(?:[^`]|(?<!`)`(?!`)){1,300}``(?!`)|`+[^`]*`+"
-_CHANGED_MARKUP = re.compile(r"[\[<\\&{$\u00a0]|``|\w[\^~][\dn]|---|==|\+\+|[ ]{2}\n|:[a-z0-9_+-]{1,80}:")
+_CHANGED_MARKUP = re.compile(
+    r"[\[<\\&{$\u00a0]|``|`(?:#!|:::)|@[a-z]{2,3}-|\^\S|\w[\^~][\dn]|---|==|\+\+|[ ]{2}\n|:[a-z0-9_+-]{1,80}:"
+)
 _ONE_LINK = r"\[[^\[\]\n]{1,300}\]\([^()\s]{0,500}\)"
 # A link, or the way to a page: links with signs between them, and its own name at the end.
 ONLY_LINK = re.compile(
@@ -46,7 +48,8 @@ CALLABLE_ROLES = ("func", "meth")
 SHORT_NAME = re.compile(r"~[\w@.]")
 # Right behind a name they are a call.
 _EMPTY_BRACKETS = re.compile(r"(?:[ ]|(?<![A-Za-z0-9_]))\([ ]?\)")
-_ICON_ROLES = re.compile(r"octicon|fa|fa[bsr]|material-\w+|bi|iconify")
+# Those of icons; in what they hold is no text.
+ICON_ROLES = re.compile(r"octicon|fa|fa[bsr]|fa-\w+|material-\w+|bi|iconify")
 WEB = ("http://", "https://")
 # What Sphinx, and sphinx-issues, set before a number.
 NUMBER_ROLES = {"pep": "PEP ", "rfc": "RFC ", "issue": "#", "pr": "#"}
@@ -56,12 +59,13 @@ _REFERENCE_ROLES = ("ref", "numref", "doc")
 _TEXT_DIRECTIVE = re.compile(
     rf"({_CODE})" r"|(?<![\w:]):[a-z][a-z-]{0,40}\[([^\[\]\n]{1,300})\](?!\()(?:\{[^{}\n]{0,200}\})?"
 )
-# Links and pictures of a wiki, marked text, and keys.
+# Links and pictures of a wiki, marked text, keys, and what Python-Markdown sets above the line, or underlines.
 _WIKI = re.compile(
     rf"(?P<code>{_CODE})"
     r"|!\[\[[^\[\]\n]{1,200}\]\]|\[\[(?=\S)(?:[^\[\]|\n]{1,200}\|)?(?P<page>[^\[\]|\n]{1,200})\]\]"
     r"|(?<![\w=])\{?==(?=[^\s=])(?P<mark>[^=\n]{1,300})(?<=\S)==\}?(?![\w=])"
     r"|\{\+\+(?P<new>[^{}\n]{1,300})\+\+\}|(?<![\w+])\+\+(?P<keys>[a-z0-9]{1,20}(?:[+-][a-z0-9]{1,20}){0,4})\+\+(?![\w+])"
+    r"|(?<![^\s(*_])\^(?=\^?[^\W_])(?:\^(?P<inserted>[^^\n]{1,300})\^|(?P<raised>[^\s^\[\]]{1,30}))\^(?![\w^])"
 )
 # A formula, and what only one has.
 _FORMULA = re.compile(
@@ -80,23 +84,14 @@ _SHORT_FORMULA = re.compile(
 _NAME_BLANK = re.compile(r"(?<!\d)[-_]|[-_](?!\d)")
 # Where a role leads to, behind what it shows.
 _TARGET = re.compile(r"(?<=\S)[ ]?<[^<>]{1,300}>$")
-# A value that is set before markup is read, and what Jekyll does not look for one in.
-_VALUE = re.compile(
-    r"\{%-?[ \t]*raw[ \t]*-?%\}(?>(?:[^{]|\{(?!%-?[ \t]*endraw\b))*)|\{\{-?[ ]*(?P<name>[\w.-]{1,80}?)[ ]*-?\}\}"
-)
 # What begins an address of MyST: of the project, or of the inventory of another one.
 _MYST = re.compile(r"(?:project|inv):")
 _PROJECT = re.compile(r"^[\w.-]{1,60}:(?=[^\s:])")
+_CROSS_REFERENCE = re.compile(rf"({_CODE})" r"|\[?(?<![\w@/.\\])-?@((fig|tbl|lst|eq|sec)-([\w-]{0,99}\w))\]?")
 # A role of MyST, which the first mark ends; what stands between two parts in code is none.
 _ROLE = re.compile(r"(?<![`\\])\{([\w:+-]{1,60})\}`([^`]{1,300})`|" + _CODE)
-# A link to a name that another tool knows, as those of mdBook, MkDocs and rustdoc do; the text may be the name.
-_NAMED_LINK = re.compile(
-    r"(?<![\w\]\\!])\[([^\[\]\n]{1,300})\]"
-    r"\[(`[^`\n]{1,200}`|(?![\d ]*\]|\^)[^\[\]{}\x22\n]{1,200}|(?<=[A-Za-z`*.]\]\[))\]"
-    r"|(?<![\w\]\\!])\[(?P<name>`[A-Za-z_][^`\n]{0,200}`|\w{1,100}(?:::\w{1,100}){1,10}(?:!|\(\))?)\](?![\[(:])"
-    rf"|{_CODE}"
-)
-_NAME_SIGN = re.compile(r"[ `.:/#-]")
+# Between two marks, one is a part of what it shows.
+_LONG_ROLE = re.compile(r"(?<![`\\])\{([\w:+-]{1,60})\}``((?:[^`]|(?<!`)`(?!`)){1,300})``(?!`)")
 # An emoji, or an icon of MkDocs, by its name.
 _SHORT_CODE = re.compile(
     rf"(?P<code>{_CODE})"
@@ -116,7 +111,7 @@ _TAG_NAME = re.compile(r"<(/?)([A-Za-z][A-Za-z0-9-]*)")
 _HREF = re.compile(r"\shref\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+))", re.IGNORECASE)
 # A browser shows none of their text: in some it is for one that is too old.
 HIDDEN_TAGS = frozenset(
-    ("script", "style", "svg", "iframe", "object", "template", "textarea", "head", "video", "audio")
+    ("script", "style", "svg", "iframe", "object", "template", "textarea", "head", "video", "audio", "select")
 )
 HTML_TAGS = frozenset(
     """
@@ -135,21 +130,27 @@ _BLOCK_TAGS = frozenset(("br", "dd", "div", "dt", "hr", "li", "ol", "p", "table"
 _SUBSTITUTION = re.compile(
     rf"({_CODE})" r"|\{\{\{?-?[ ]*[.$\"']?([\w.-]{1,80}?)[\"']?[ ]*(?:\|[^{}\n]{0,200})?-?\}?\}\}"
 )
+# Attributes of HTML whose value needs no quotes.
+_ATTRIBUTE = r"(?:align|class|draggable|height|loading|rel|style|target|width)="
 # Attributes behind a heading or a paragraph, among them the name of its link.
-_ATTRIBUTES = re.compile(r"(?<![ \t])[ \t]*\{(?::[ ]?|[ ]?(?:[#.]|data-|[a-z-]{1,30}=[\"']))[^{}\n]{0,200}\}[ \t]*$")
-# The name of a heading, as Fumadocs has it; a number is that of an issue.
-_HEADING_NAME = re.compile(r"(?<=[^ \t])[ \t]+\[#(?!\d+\])[^\[\]\s]{1,200}\][ \t]*$")
+_ATTRIBUTES = re.compile(
+    rf"(?<![ \t])[ \t]*\{{(?::[ ]?|[ ]?(?:[#.]|data-|[a-z-]{{1,30}}=[\"'])|[ ](?:id=|{_ATTRIBUTE}))"
+    r"[^{}\n]{0,200}\}[ \t]*$"
+)
+# The name of a heading and its marks, as Fumadocs has them; a number is that of an issue.
+_HEADING_NAME = re.compile(r"(?:(?<=[^ \t])[ \t]+\[(?:#(?!\d+\])[^\[\]\s]{1,200}|!?toc|step)\]){1,3}[ \t]*$")
+_CLOSING_SIGNS = re.compile(r"(?<=[^ \t])[ \t]+#{1,6}$")
 # Attributes of a part of a text, which is in brackets where it is nothing else.
 _PART_ATTRIBUTES = re.compile(
     rf"({_CODE})"
     r"(?:\{(?:[#.]|[a-z-]{1,20}=[\"'\w])[^{}\n]{0,200}\})?"
     r"|(?<![\w\]\\!])\[([^\[\]\n]{0,300})\]\{(?:[#.]|[a-z-]{1,20}=)[^{}\n]{0,200}\}"
-    r"|(?<=[)*_>])\{(?:[#.][a-z]|:[ ]?|[ ]?(?:target|rel|class|width|height)=|[ ]?[a-z-]{1,20}=[\"'])[^{}\n]{0,200}\}"
+    rf"|(?<=[)\]*_>])\{{(?:[ ]?[#.][a-z]|:[ ]?|[ ]?{_ATTRIBUTE}|[ ]?[a-z-]{{1,20}}=[\"'])[^{{}}\n]{{0,200}}\}}"
     # Of a picture they may say what it shows, in many words and lines.
     r"|(?<=\))\{(?=[.#]|[\w-]{1,20}=[\"'])(?>(?:[^{}\"']|\"[^\"]{0,2000}\"|'[^']{0,2000}')*)\}"
 )
-# What says to MkDocs how code in a line is coloured.
-_LANGUAGE = re.compile(r"^#!\w{1,30}[ ](?=\S)")
+# What says to MkDocs, or at the end to rehype-pretty-code, how code in a line is coloured.
+_LANGUAGE = re.compile(r"^(?:#!|:::)[\w+#-]{1,30}[ ](?=\S)|(?<=\S)\{:\.?[A-Za-z][\w.+#-]{0,40}\}\Z")
 # An escaped sign that would be markup without the escape; a smaller-than sign only before a name.
 _ESCAPED = frozenset("*_`[]<\\~&")
 _NAME_START = re.compile(r"[A-Za-z/!?]")
@@ -171,7 +172,7 @@ _CODE_TEXTS = frozenset(("text", "text_special", "code_inline"))
 _NUMBERS = re.compile(r"\d{1,9}(?:[.,][ ]?\d{1,9}){1,9}")
 # Of signs that stand above or below the line: of a power, a formula, or a remark.
 _MOVED = re.compile(
-    rf"({_CODE})|<(sup|sub)>"
+    rf"({_CODE})|<(sup|sub)(?:[ ][^<>\n]{{0,100}})?>"
     rf"(?:\[([\d+=()n-]{{1,9}})\]\(#[^()\s]{{1,100}}\)|([\d+=()n-]{{1,9}}|{_NUMBERS.pattern}))</\2>"
     r"|(?<=\w)\^([\d+n-]{1,5})\^(?!\^)|(?<![\w/])([A-Za-z]{1,5})~(\d{1,3})~(?!~)"
 )
@@ -238,21 +239,20 @@ def clean_inline(
     if "{" in text:
         text = _PART_ATTRIBUTES.sub(r"\1\2", text)
         text = _ATTRIBUTES.sub("", text)
+        text = _LONG_ROLE.sub(lambda match: write_role(match, labels), text)
         text = _ROLE.sub(lambda match: labels.get(f"{match[1]}`{match[2]}`") or write_role(match, labels), text)
         text = _SUBSTITUTION.sub(lambda match: match[1] or labels.get("{{" + match[2]) or match[2], text)
     leads_elsewhere = marks_ways and _LOCAL_ADDRESS.search(text) and not _OTHER_ADDRESS.search(text)
     is_way = leads_elsewhere and ONLY_LINK.fullmatch(text)
     if "[" in text:
-        references = environment.get("references", {})
-        text = _NAMED_LINK.sub(lambda match: _write_named_link(match, references), text)
+        text = write_named_links(write_notes(text), environment.get("references", {}))
     if "\\(" in text or "$" in text:
         text = _FORMULA.sub(_write_formula, text)
     if "<su" in text or "^" in text or "~" in text:
         text = _MOVED.sub(_write_moved, text)
     if ":" in text and "[" in text:
         text = _TEXT_DIRECTIVE.sub(r"\1\2", text)
-    if "[[" in text or "==" in text or "++" in text:
-        text = _WIKI.sub(_write_wiki, text)
+    text = _write_signs(text, labels)
     tokens: list[Token] = []
     parser.inline.parse(text, parser, environment, tokens)
     for token in tokens if "[^" in text else ():
@@ -261,6 +261,20 @@ def clean_inline(
     written = "\n".join(" ".join(line.split()) for line in _write(tokens, labels).split("\n") if line.strip())
     written = drop_empty_brackets(written, source)
     return WAY + written if is_way and written else written
+
+
+def _write_cross_reference(match: re.Match[str], labels: Mapping[str, str]) -> str:
+    """Return what a reference of Quarto shows; where its number is not known, its own name."""
+    if match[1] or not labels.get(GENERATOR, "").startswith(PANDOC):
+        return match[0]
+    return labels.get(match[2]) or f"{CROSS_KINDS[match[3]]} {name_label(match[4])}"
+
+
+def _write_signs(text: str, labels: Mapping[str, str]) -> str:
+    """Return a text with what the signs of Pandoc and of wikis stand for."""
+    if "@" in text:
+        text = _CROSS_REFERENCE.sub(lambda match: _write_cross_reference(match, labels), text)
+    return _WIKI.sub(_write_wiki, text) if any(sign in text for sign in ("[[", "==", "++", "^")) else text
 
 
 def drop_empty_brackets(written: str, source: str) -> str:
@@ -275,7 +289,9 @@ def drop_empty_brackets(written: str, source: str) -> str:
 def clean_title(parser: MarkdownIt, text: str, environment: MutableMapping[str, Any]) -> str:
     """Return a heading as inline Markdown, without the marks of footnotes that stand elsewhere instead."""
     labels = environment.get("labels", {})
-    bare = _ANY_MARK.sub(lambda mark: "" if mark[0] in labels else mark[0], _HEADING_NAME.sub("", text))
+    # Between a heading and its attributes, the signs of its level may be again.
+    bare = _CLOSING_SIGNS.sub("", _ATTRIBUTES.sub("", _HEADING_NAME.sub("", text)))
+    bare = _ANY_MARK.sub(lambda mark: "" if mark[0] in labels else mark[0], bare)
     return strip_permalink(clean_inline(parser, bare, environment, marks_ways=False))
 
 
@@ -335,19 +351,10 @@ def _write_moved(match: re.Match[str]) -> str:
     return match[1] or (match[6] or "") + move_signs(above or number or match[7], "sup" if above else "sub")
 
 
-def _write_named_link(match: re.Match[str], references: Mapping[str, Any]) -> str:
-    from markdown_it.common.utils import normalizeReference  # whoever only writes Markdown does without the parser
-
-    text = match[1] or match["name"]
-    label = match[2] or text
-    # The words of a usage, as in `[from][to]`, have nothing in common.
-    is_named = bool(text) and (bool(_NAME_SIGN.search(text + label)) or text[:3].lower() == label[:3].lower())
-    return text if is_named and normalizeReference(label) not in references else match[0]
-
-
 def _write_wiki(match: re.Match[str]) -> str:
     keys = match["keys"]
-    return f"`{keys}`" if keys else next(filter(None, match.group("code", "page", "mark", "new")), "")
+    names = ("code", "page", "mark", "new", "inserted", "raised")
+    return f"`{keys}`" if keys else next(filter(None, match.group(*names)), "")
 
 
 def _write(tokens: Sequence[Token], labels: Mapping[str, str]) -> str:
@@ -506,26 +513,6 @@ def to_title(text: str) -> str:
     return to_plain(_ROLE.sub(write_role, _ATTRIBUTES.sub("", _HEADING_NAME.sub("", text))))
 
 
-def fill_values(text: str, names: Mapping[str, str]) -> str:
-    """Return a document with the values that are set before its markup is read, also in code; what is raw has none.
-
-    The names of such values end with their braces, as those of a site of Jekyll do.
-
-    >>> fill_values("`{{ a }}` {{b}} {{c}}d", {"{{a}}": "1", "{{b": "2", "{{c}}": "c"})
-    '`1` {{b}} {{c}}d'
-    """
-    is_filled = any(name.endswith("}}") for name in names)
-    return _VALUE.sub(lambda match: _find_value(match, names), text) if is_filled else text
-
-
-def _find_value(match: re.Match[str], names: Mapping[str, str]) -> str:
-    name = match["name"] or ""
-    value = names.get(f"{{{{{name}}}}}", match[0])
-    # Where nobody knows it, its name would be one with a word beside it.
-    before, after = match.string[match.start() - 1 : match.start()], match.string[match.end() : match.end() + 1]
-    return match[0] if value == name and (before.isalnum() or after.isalnum()) else value
-
-
 def name_label(label: str) -> str:
     """Return what can be read of the name of a page, or of a part of another one.
 
@@ -570,7 +557,7 @@ def write_role(match: re.Match[str], labels: Mapping[str, str] = MappingProxyTyp
     role = match[1].rpartition(":")[2]
     content = " ".join(match[2].split())
     name = _TARGET.sub("", content)
-    if _ICON_ROLES.fullmatch(role):
+    if ICON_ROLES.fullmatch(role):
         return ""
     is_title = name != content
     if role in _REFERENCE_ROLES or (role == "any" and name in labels):

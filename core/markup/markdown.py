@@ -6,7 +6,7 @@ import csv
 import re
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import replace
-from itertools import compress, pairwise
+from itertools import pairwise
 from textwrap import dedent
 from types import MappingProxyType
 from typing import Any
@@ -15,30 +15,32 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from core.markup.block_parser import make_parser
-from core.markup.collector import BlockCollector, make_item
+from core.markup.collector import BlockCollector, make_item, split_tabs
 from core.markup.components import read_source
 from core.markup.directives import (
     ADMONITIONS,
     CAPTION_OPTION,
+    CARD_RULE,
+    CARDS,
     CELLS,
     CODES,
     SHOWN_OPTION,
     VERSIONS,
     find_language,
+    find_tabs,
     is_hidden,
     list_names,
     name_directive,
-    read_fields,
     skip_options,
 )
 from core.markup.document import Block, BlockKind, to_plain
 from core.markup.front_matter import SHOWN_DESCRIPTION, read_description, read_substitutions
+from core.markup.generators import GENERATOR, PANDOC, PANDOC_BOOK
 from core.markup.hidden_code import REMOVED, fill_snippets, show_rust, strip_hidden, strip_twoslash
 from core.markup.inline import (
     clean_inline,
     clean_title,
     escape_tags,
-    fill_values,
     find_picture,
     is_formula,
     name_logo,
@@ -46,7 +48,9 @@ from core.markup.inline import (
     to_title,
     write_code,
 )
-from core.markup.tables import find_piped_rows, join_texts, split_grid, split_piped_rows
+from core.markup.pandoc import name_headings, number_references
+from core.markup.tables import find_piped_rows, join_texts, make_table, split_grid, split_piped_rows
+from core.markup.templates import fill_values
 
 # Directives within directives that are read; nobody writes that many.
 MAX_DEPTH = 8
@@ -55,11 +59,15 @@ MAX_HEAD_CHARS = 2_000
 Reader = Callable[[str, Mapping[str, str]], tuple[Block, ...]]
 
 _DIRECTIVE = re.compile(r"\{([A-Za-z][\w:.+-]*)\}[ \t]*(.*)$")
-_CONTAINER = re.compile(r"\{?[ \t]*\.?(?:callout-)?([\w-]+)\}?[ \t]*(.*)$")
+# The name of a choice, or of a kind, may be right behind that of a container.
+_CONTAINER = re.compile(r"\{?[ \t]*\.?(?:callout-)?([\w-]+)(?:#[\w-]+)?\}?[ \t]*(.*)$")
 _ADMONISH = re.compile(r"admonish(?: (\w+)(?!=))?(?: ((?:title=)?\"[^\"]{0,200}\")| (?!title=)[\w-]{1,30}=\S+)*")
 _BRACES = re.compile(r"\{[^{}]*\}")
 # What Quarto reads in the first lines of a cell, and whether it hides the cell for it.
 _CELL_OPTIONS = re.compile(r"(?:[ \t]*(?:#|//|--|%)\|[^\n]*(?:\n|$))+")
+# Its name and its options, which R Markdown has behind the language.
+_CHUNK_OPTIONS = re.compile(r"^\{(r|python|julia|bash|sql|ojs)[ ,][^{}]*\}$")
+_R_CELL = re.compile(r"^`{3,}[ \t]*\{r[ ,}]", re.MULTILINE)
 _HIDDEN_CELL = re.compile(r"\|[ \t]*(?:echo|include):[ \t]*false\b")
 # So does R Markdown, beside the language.
 _HIDDEN_CHUNK = re.compile(r"\{\w+[ ,].*\b(?:echo|include)[ ]?=[ ]?F(?:ALSE)?\b")
@@ -76,11 +84,11 @@ _NO_TEXT = re.compile(
     r"(?:\([^()\n]{1,200}\)=|\+{3}[^\n]*|%[ \t][^\n]*(?:\n%[^\n]*)*|\[\[?_?(?:toc|TOC)_?\]\]?"
     r"|\*\[[^\[\]\n]{1,100}\]:[^\n]*|:(?:orphan|tocdepth|no-?search|nocomments|html_theme[\w.]{0,50}):[^\n]*"
     r"|\{(?:[:#.]|[a-z-]+=)[^{}\n]{0,200}\}|::[a-z][\w-]{0,50}(?:\{[^{}\n]{0,200}\})?"
-    r"|(?:<<<|-{2,}8<-{2,})[ \t][^\n]*)[ \t]*(?:\n|$)"
+    r"|(?:<<<|-{2,}8<-{2,})[ \t][^\n]*|@\[code[^\[\]\n]{0,100}\]\([^()\n]{0,500}\))[ \t]*(?:\n|$)"
 )
 # What kramdown makes a table of contents of.
 _CONTENTS = re.compile(r"^\{:[ ]?toc\b[^{}\n]{0,100}\}\Z", re.MULTILINE)
-_NO_TEXT_SIGNS = tuple("(+%[*{<-:")
+_NO_TEXT_SIGNS = tuple("(+%[*{<-:@")
 _LABEL = re.compile(r"^\(([^()\n]{1,200})\)=[ \t]*\n(?:[ \t]*\n)?#{1,6}[ \t]+([^\n]+)", re.MULTILINE)
 _BULLET = re.compile(r"[ \t]+[-*+][ \t]+\S")
 # What a preprocessor could not put there.
@@ -88,6 +96,7 @@ _INCLUDE = re.compile(r"^[ \t]*\{\{#[a-z_]*include [^{}\n]{1,500}\}\}[ \t]*$", r
 _LANGUAGE = re.compile(r"\{?[ ]?\.?([\w+#-]+)(?![\w+#-]*=)")
 # What Fumadocs shows for each tool that installs packages.
 _LANGUAGES = {"npm": "bash", "package-install": "bash"}
+_INSTALLER = re.compile(r"(?:npm|npx|pnpm|yarn|bun|bunx|deno)\b")
 # Code of Twoslash that other code of the page shows.
 _SNIPPET = re.compile(r"(?:[\w+#-]{1,20}[ ]+)?twoslash[ ]+include[ ]+([\w-]{1,60})")
 # What runs the cells of a page of MyST-NB.
@@ -102,38 +111,36 @@ _LABELLED: dict[str, BlockKind] = {
     "grid-item-card": "definition",
     **dict.fromkeys(("group-tab", "margin", "rubric", "sidebar", "tab", "tab-item", "topic"), "tab"),
 }
+# Tabs of Quarto, which begin with headings.
+_HEADED_TABS = "panel-tabset"
 _CODE_GROUPS = frozenset(("code-group", "codegroup"))
+_TABS = re.compile(r"(?:^|-)(?:tabs|playground|sandpack)$")
 _SENTENCE_ENDS = (".", "!", "?", "。", "！", "？")
-# What divides a card from its head and its foot.
-_CARDS = frozenset(("card", "grid-item-card"))
 _ONLY_CODE = re.compile(r"`[^`\n]+`")
-_CARD_RULE = re.compile(r"(?:\^{3,}|\+{3,})[ \t]*$")
 
 
 def read_markdown(
     text: str,
     read_rst: Reader | None = None,
     *,
-    has_indented_code: bool = True,
     is_mdx: bool = False,
     names: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Block, ...]:
     """Return the blocks of a document in Markdown; a title in its front matter is its heading where it has no other.
 
-    Takes linear time for any text. `read_rst` reads what Markdown holds of reStructuredText. Without
-    `has_indented_code`, what is indented is prose. `names` are the titles of what its references lead to elsewhere, by
-    the references.
+    Takes linear time for any text. `read_rst` reads what Markdown holds of reStructuredText. `names` are the titles of
+    what its references lead to elsewhere, by the references.
 
     >>> [block.text for block in read_markdown("# Start\\n\\nRead *on*, [here](a.md). <!-- no -->")]
     ['Start', 'Read *on*, here.']
     """
     text = fill_values(text, names)
-    source = read_source(text, is_mdx=is_mdx)
-    has_indented_code = has_indented_code and not source.is_mdx
+    source = read_source(text, is_mdx=is_mdx, generator=names.get(GENERATOR, ""))
     body = "\n".join(source.lines)
     kernel = _KERNEL.search(text[:MAX_HEAD_CHARS])
-    parser = make_parser(body, has_indented_code=has_indented_code)
-    reader = _Reader(parser, read_rst, kernel[1].lower() if kernel else "")
+    # In MDX, what is indented within a component is no code.
+    parser = make_parser(body, has_indented_code=not source.is_mdx)
+    reader = _Reader(parser, read_rst, kernel[1].lower() if kernel else "", has_cells=_R_CELL.search(body) is not None)
     blocks = reader.read_document(source.lines, source.numbers, {**names, **read_substitutions(text)})
     # A page that shows what other files say, as of an API, has nothing else to be found by.
     has_text = any(block.kind != "definition" and not _ONLY_CODE.fullmatch(block.text) for block in blocks)
@@ -158,9 +165,11 @@ def read_markdown(
 class _Reader:
     """Reads a document, and what its directives hold: links of both may refer to the same names."""
 
-    def __init__(self, parser: MarkdownIt, read_rst: Reader | None, kernel: str) -> None:
+    def __init__(self, parser: MarkdownIt, read_rst: Reader | None, kernel: str, *, has_cells: bool) -> None:
         self._parser = parser
         self._kernel = kernel
+        # In R Markdown, code is of any language for which somebody has written an engine.
+        self._has_cells = has_cells
         self._read_rst = read_rst
         self._readers: dict[str, Callable[[Token, Sequence[Token]], Sequence[Block]]] = {
             "heading": self._read_heading,
@@ -195,6 +204,9 @@ class _Reader:
         """Return the blocks of all lines, to whose parts references may lead, as to what `names` has."""
         labels = {name: to_title(title) for name, title in _LABEL.findall("\n".join(lines))}
         self._environment["labels"] = {**names, **labels}
+        if (generator := names.get(GENERATOR)) in (PANDOC, PANDOC_BOOK):
+            self._environment["references"] = name_headings(lines)
+            self._environment["labels"] |= number_references(lines) if generator == PANDOC else {}
         return self.read(lines, numbers)
 
     def read(self, lines: Sequence[str], numbers: Sequence[int], group: str = "") -> tuple[Block, ...]:
@@ -279,12 +291,6 @@ class _Reader:
         while content[text_start : text_start + 1] in _NO_TEXT_SIGNS and (mark := _NO_TEXT.match(content, text_start)):
             start += mark[0].count("\n")
             text_start = mark.end()
-        if fields := read_fields(content[text_start:]):
-            bodies = [Block("paragraph", self._clean(text), start_line=start, end_line=end) for _, text in fields]
-            return [
-                Block("definition", name, (body,), start_line=start, end_line=end)
-                for (name, _), body in zip(fields, bodies, strict=True)
-            ]
         lines = content[text_start:].split("\n")
         if content[text_start : text_start + 1] == ":":
             # What is below a table of Pandoc.
@@ -307,7 +313,7 @@ class _Reader:
             return []
         rows = [list(map(self._clean, cells)) for cells in split_piped_rows(lines[first:])]
         numbers = [min(start + number, end) for number in range(first)]
-        table = replace(_make_table(rows), start_line=min(start + first, end), end_line=end)
+        table = replace(make_table(rows), start_line=min(start + first, end), end_line=end)
         return [*self.read(lines[:first], numbers), table] if first else [table]
 
     def _read_list(self, token: Token, inner: Sequence[Token]) -> Sequence[Block]:
@@ -344,14 +350,14 @@ class _Reader:
             elif part.type == "inline":
                 rows[-1].append(self._clean(part.content, marks_ways=False))
         start, end = self._get_lines(token)
-        return [replace(_make_table(rows, row_lines), start_line=start, end_line=end)]
+        return [replace(make_table(rows, row_lines), start_line=start, end_line=end)]
 
     def _read_grid(self, token: Token, _: Sequence[Token]) -> Sequence[Block]:
         start, end = self._get_lines(token)
         parts = split_grid(token.content.split("\n"))
         texts = [[join_texts(self.read(cell, [start] * len(cell))) for cell in cells] for _, cells in parts]
         has_names = bool(parts) and parts[0][0]
-        return [replace(_make_table(texts if has_names else [[], *texts]), start_line=start, end_line=end)]
+        return [replace(make_table(texts if has_names else [[], *texts]), start_line=start, end_line=end)]
 
     def _read_definition_body(self, token: Token, _: Sequence[Token]) -> Sequence[Block]:
         start, end = token.map or (0, 0)
@@ -390,6 +396,7 @@ class _Reader:
         if info.startswith("{=") or _HIDDEN_CHUNK.match(info) or self._keep_snippet(info, token.content):
             # What only one of several formats of Pandoc takes as it is, or what no reader sees.
             return self.read(lines, numbers) if info.startswith("{=html") else ()
+        info = _CHUNK_OPTIONS.sub(r"{\1}", info)
         if directive := _DIRECTIVE.match(info):
             return self._read_directive(directive[1].lower(), directive[2].strip(), lines, numbers)
         # That of a preprocessor of mdBook.
@@ -403,6 +410,8 @@ class _Reader:
         if "twoslash" in info:
             code = fill_snippets(code, self._environment.get("snippets", {}))
         code = _strip_blank_lines(show_rust(code) if language == "rust" else code)
+        if language == "package-install" and code and not _INSTALLER.match(code):
+            code = f"npm i {code}"
         code = strip_twoslash(code).strip("\n") if " twoslash" in info else code
         # Its lines are counted from its first one that is not blank.
         start += next((number for number, line in enumerate(lines) if line.strip()), 0)
@@ -435,16 +444,19 @@ class _Reader:
         attribute = _TITLE_ATTRIBUTE.search(info)
         title = attribute[1] if attribute else _BRACES.sub("", info if info.startswith("{") else match[2])
         title = title.strip().strip("[]\"'{}")
-        blocks = self._read_tabs(lines, numbers) if name == "tabs" else self.read(lines, numbers, name)
+        blocks = self._read_tabs(lines, numbers) if _TABS.search(name) else self.read(lines, numbers, name)
+        if name == _HEADED_TABS:
+            blocks = split_tabs(blocks)
         return self._wrap(name, title, blocks, numbers)
 
     def _read_tabs(self, lines: Sequence[str], numbers: Sequence[int]) -> tuple[Block, ...]:
-        """Return the tabs of VitePress: each begins with a line `== Label`."""
-        starts = [number for number, line in enumerate(lines) if line.startswith("== ")]
+        """Return tabs, each of which begins with a line `== Label` or `@tab Label`."""
+        labels = find_tabs(lines)
+        starts = list(labels)
         blocks = self.read(lines[: starts[0]], numbers) if starts else self.read(lines, numbers)
         for start, end in pairwise([*starts, len(lines)]):
             tab = self.read(lines[start + 1 : end], numbers[start + 1 : end])
-            blocks += tuple(self._wrap("tab", lines[start][3:], tab, numbers[start:end]))
+            blocks += tuple(self._wrap("tab", labels[start], tab, numbers[start:end]))
         return blocks
 
     def _wrap(self, name: str, title: str, blocks: tuple[Block, ...], numbers: Sequence[int]) -> Sequence[Block]:
@@ -471,7 +483,7 @@ class _Reader:
         if name == "parsed-literal":
             code = "\n".join(line[: len(line) - len(line.lstrip())] + to_plain(self._clean(line)) for line in body)
             code = _strip_blank_lines(code)
-        if name in CODES or name in CELLS:
+        if name in CODES or name in CELLS or (self._has_cells and name not in ADMONITIONS):
             return self._read_cell(name, argument, options, code, numbers)
         if name in ("csv-table", "list-table"):
             return self._read_table_directive(name, argument, options, body, body_numbers)
@@ -481,8 +493,8 @@ class _Reader:
         if name == "glossary":
             return self._read_glossary(body, body_numbers)
         body = list_names(body) if name == "autosummary" else body
-        if name in _CARDS:
-            body = ["" if _CARD_RULE.match(line) else line for line in body]
+        if name in CARDS:
+            body = ["" if CARD_RULE.match(line) else line for line in body]
         # Of what a domain describes, an option that is a sentence is shown, and what is in quotes.
         shown = SHOWN_OPTION.findall(options) if ":" in name else []
         sentences = [sentence for _, sentence, _ in shown if sentence]
@@ -538,7 +550,7 @@ class _Reader:
         if not rows or not numbers:
             return ()
         table = replace(
-            _make_table([row for row in rows if row or row is rows[0]]), start_line=numbers[0], end_line=numbers[-1]
+            make_table([row for row in rows if row or row is rows[0]]), start_line=numbers[0], end_line=numbers[-1]
         )
         title = self._clean(title)
         caption = Block("paragraph", f"{title}:", start_line=numbers[0], end_line=numbers[0])
@@ -560,19 +572,6 @@ def _iter_groups(tokens: Sequence[Token]) -> Iterator[tuple[Token, Sequence[Toke
             end += 1
         yield token, tokens[position + 1 : end]
         position = end + 1
-
-
-def _make_table(rows: Sequence[Sequence[str]], lines: Sequence[int] = ()) -> Block:
-    """Return a table whose first row are the names of its columns, if they have any; `lines` are those of all rows."""
-    header, *others = map(tuple, rows)
-    # Of a row of pictures, nothing is left.
-    shown = [any(row) for row in others]
-    return Block(
-        "table",
-        header=header if any(header) else (),
-        rows=tuple(compress(others, shown)),
-        row_lines=tuple(compress(lines[1:], shown)),
-    )
 
 
 def _find_label(info: str, *, is_tab: bool) -> str:

@@ -9,7 +9,6 @@ from functools import lru_cache
 from typing import Literal
 
 from core.language.tokens import HAN, KANA
-from core.markup.docstrings import translate_docstring
 from core.markup.document import Block, to_plain
 from core.markup.inline import ONLY_LINK, WAY
 from core.markup.markdown import read_markdown
@@ -53,10 +52,9 @@ class Statement:
 
 
 @lru_cache(maxsize=512)
-def read_statements(text: str, *, is_docstring: bool = False) -> tuple[Statement, ...]:
+def read_statements(text: str) -> tuple[Statement, ...]:
     """Return the statements of a passage. Those of one answer are read several times, so they are kept."""
-    markdown = translate_docstring(text) if is_docstring else text
-    return tuple(_flatten(read_markdown(markdown, has_indented_code=not is_docstring)))
+    return tuple(_flatten(read_markdown(text)))
 
 
 def _flatten(blocks: Sequence[Block]) -> Iterator[Statement]:

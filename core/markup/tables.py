@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import takewhile
+from itertools import compress, takewhile
 from textwrap import dedent
 
 from core.markup.document import Block
@@ -20,6 +20,8 @@ _PROSE_COLUMN = re.compile(
 # A row between pipes, what divides its cells, and the row below the names of the columns. A code has its own pipes.
 _PIPED = re.compile(r"[ \t]*\|.*\|[ \t]*$")
 _PIPE = re.compile(r"`+[^`]*`+|\\.|(\|)")
+# Below the names of columns: it has at least one pipe, but may have fewer cells than they.
+_RULE = re.compile(r"\|?(?:[ \t]*:?-+:?[ \t]*\|)+(?:[ \t]*:?-+:?)?$")
 _RULE_CELL = re.compile(r"[ \t]*:?-+:?[ \t]*$")
 # Of these the text is the title of what is in them.
 _TITLED_KINDS = frozenset(("admonition", "definition", "tab"))
@@ -80,7 +82,12 @@ def find_piped_rows(lines: Sequence[str]) -> int:
 
     >>> find_piped_rows(["Ports:", "| a | 1 |", "| b | 2 |"]), find_piped_rows(["|x| + |y|", "text"])
     (1, 2)
+    >>> find_piped_rows(["Ports:", "Name | Port | Use", ":--- | :---", "a | 1 | b"])
+    1
     """
+    rule = next((number for number, line in enumerate(lines) if _RULE.match(line.strip())), 0)
+    if rule and all("|" in line for line in lines[rule - 1 :]):
+        return rule - 1
     count = sum(1 for _ in takewhile(lambda line: _PIPED.match(line) and line.count("|") > 2, reversed(lines)))
     return len(lines) - count if count > 1 else len(lines)
 
@@ -98,7 +105,8 @@ def split_piped_rows(lines: Sequence[str]) -> list[list[str]]:
 
 
 def _split_pipes(line: str) -> list[str]:
-    line = line.strip()[1:-1]
+    # Outside of the first and of the last cell, there may be none.
+    line = line.strip().removeprefix("|").removesuffix("|")
     ends = [match.start() for match in _PIPE.finditer(line) if match[1]]
     starts = [0, *(end + 1 for end in ends)]
     return [line[start:end].strip() for start, end in zip(starts, [*ends, len(line)], strict=True)]
@@ -136,3 +144,16 @@ def _cut_cell(lines: Sequence[str], start: int, end: int) -> list[str]:
     parts = [part.rstrip("|+ ") if len(line) <= end else part for part, line in zip(parts, lines, strict=True)]
     text = dedent("\n".join(part for part in parts if not part or part.strip("-=+")))
     return [line.rstrip() for line in text.split("\n")]
+
+
+def make_table(rows: Sequence[Sequence[str]], lines: Sequence[int] = ()) -> Block:
+    """Return a table whose first row are the names of its columns, if they have any; `lines` are those of all rows."""
+    header, *others = map(tuple, rows)
+    # Of a row of pictures, nothing is left.
+    shown = [any(row) for row in others]
+    return Block(
+        "table",
+        header=header if any(header) else (),
+        rows=tuple(compress(others, shown)),
+        row_lines=tuple(compress(lines[1:], shown)),
+    )

@@ -7,21 +7,13 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 
 from core.markup.document import Block, BlockKind
+from core.markup.escapes import drop_escapes, guard_line
 
 MIN_FENCE = 3
 MAX_HEADING_LEVEL = 6
 
-# Code between ticks, in which a backslash is one.
-_CODE = re.compile(r"((?<![`\\])(?:``(?:[^`]|(?<!`)`(?!`)){1,2000}``|`[^`]{1,2000}`)(?!`))")
 _BACKTICKS = re.compile(r"`+")
-_LAST_TICK = re.compile(r"(?<![\\`])\\`(?=[^`]*\Z)")
 _STRONG = re.compile(r"\*\*(?=[^\s*])([^*]+)(?<=\S)\*\*")
-# What would begin another block at the start of a line: a heading, a quotation, a list, a fence, a rule, a table, HTML,
-# an admonition, a tab.
-_BLOCK_START = re.compile(
-    r"(?=#{1,6}(?:\s|$)|>|[-+*](?:\s|$)|`{3,}+[^`]*$|~{3}|(?:[-_*][ \t]*){3,}$|=+[ \t]*$|-+[ \t]*$|\||<[A-Za-z!/?]"
-    r"|(?:!!!|\?\?\?\+?|===[!+]?)[ \t]|:::)"
-)
 _TERM_ENDS = (".", ":", "?", "!", "。", "：", "？", "！")
 _OPEN_ENDS = (*_TERM_ENDS, ",", ";", "，", "；", " and", " or", " +")
 # What begins an item of a list in a cell, by how deep it is, and such a beginning.
@@ -30,7 +22,6 @@ _CELL_ITEM = re.compile(rf"[{BULLETS}][ ]|\d{{1,9}}\.[ ]")
 # Where code of several lines begins in a cell.
 _FENCE = re.compile(r"^`{3,}", re.MULTILINE)
 _LINK = re.compile(r"\[[^\[\]\n]{1,300}\]\([^()\s]{1,500}\)")
-_NUMBERED = re.compile(r"(\d{1,9})(?=[.)](?:\s|$))")
 
 
 def write_markdown(blocks: Sequence[Block]) -> str:
@@ -57,51 +48,15 @@ def _write_block(block: Block) -> str:
 
 
 def _write_heading(block: Block) -> str:
-    return f"{'#' * min(max(block.level, 1), MAX_HEADING_LEVEL)} {' '.join(_drop_escapes(block.text).split())}"
+    return f"{'#' * min(max(block.level, 1), MAX_HEADING_LEVEL)} {' '.join(drop_escapes(block.text).split())}"
 
 
 def _guard(text: str) -> str:
     """Return prose whose lines cannot be read as the start of another block, and stay lines."""
-    return "  \n".join(_guard_line(line.strip()) for line in _drop_escapes(text).split("\n") if line.strip())
-
-
-def _drop_escapes(text: str) -> str:
-    """Return inline Markdown without the escapes of asterisks, underscores and ticks that nothing in it pairs with.
-
-    >>> _drop_escapes("f(\\\\*args) in py/\\\\_run"), _drop_escapes("\\\\*args\\\\*"), _drop_escapes("it\\\\`s")
-    ('f(*args) in py/_run', '\\\\*args\\\\*', 'it`s')
-    """
-    if "\\`" in text and "".join(_CODE.split(text)[::2]).count("`") == 1:
-        text = _LAST_TICK.sub("`", text)
-    for sign in "*_":
-        if f"\\{sign}" not in text:
-            continue
-        parts = _CODE.split(text)
-        bare = "".join(part if number % 2 == 0 else "x" for number, part in enumerate(parts))
-        if bare.replace(f"\\{sign}", "").count(sign) or "\\\\" in bare or _makes_pair(bare.replace("\\", ""), sign):
-            continue
-        parts[::2] = [part.replace(f"\\{sign}", sign) for part in parts[::2]]
-        text = "".join(parts)
-    return text
-
-
-def _makes_pair(text: str, sign: str) -> bool:
-    """Return whether one of such signs can begin emphasis that a later one ends."""
-    is_open = False
-    for run in re.finditer(re.escape(sign) + "+", text):
-        before, after = text[run.start() - 1 : run.start()], text[run.end() : run.end() + 1]
-        has_word_before = sign == "_" and before.isalnum()
-        has_word_after = sign == "_" and after.isalnum()
-        if is_open and before.strip() and not has_word_after:
-            return True
-        is_open = is_open or (bool(after.strip()) and not has_word_before)
-    return False
-
-
-def _guard_line(line: str) -> str:
-    if _BLOCK_START.match(line):
-        return f"\\{line}"
-    return _NUMBERED.sub(r"\1\\", line, count=1) if _NUMBERED.match(line) else line
+    lines: list[str] = []
+    for line in filter(None, map(str.strip, drop_escapes(text).split("\n"))):
+        lines.append(guard_line(line, lines[-1] if lines else ""))
+    return "  \n".join(lines)
 
 
 def _write_code(block: Block) -> str:
@@ -154,7 +109,7 @@ def holds_code(row: Sequence[str]) -> bool:
 def _write_row(cells: Sequence[str], width: int) -> str:
     padded_cells = [*map(_write_cell, cells), *[""] * (width - len(cells))]
     # They may be quoted in one line.
-    return _drop_escapes("| " + " | ".join(cell.replace("|", "\\|") for cell in padded_cells) + " |")
+    return drop_escapes("| " + " | ".join(cell.replace("|", "\\|") for cell in padded_cells) + " |")
 
 
 def _write_row_as_item(row: Sequence[str], header: Sequence[str]) -> str:
@@ -225,10 +180,11 @@ def _write_cell(cell: str) -> str:
 
 
 def _write_definition(block: Block) -> str:
-    body = write_markdown(block.children)
-    is_prose = bool(block.children) and block.children[0].kind == "paragraph"
-    space = " " if is_prose else "\n\n"
-    return f"{write_term(block.text)}{space}{body}" if body else write_title(block.text)
+    first, *others = block.children or (Block("paragraph"),)
+    if first.kind == "paragraph":
+        text = f"{write_term(block.text)} {first.text}" if first.text else write_title(block.text)
+        return write_markdown([Block("paragraph", text), *others])
+    return write_markdown([Block("paragraph", write_term(block.text)), first, *others])
 
 
 def write_term(text: str, *, is_bold: bool = True) -> str:
@@ -260,7 +216,7 @@ def _write_container(block: Block) -> str:
     """
     is_named = block.kind == "tab" and block.children[:1] and block.children[0].kind == "tab"
     title = "" if is_named and block.children[0].text == block.text else write_title(block.text)
-    text = "\n\n".join(filter(None, (title, write_markdown(block.children))))
+    text = write_markdown([Block("paragraph", title), *block.children])
     if block.kind == "tab":
         return text
     return "\n".join(f"> {line}" if line else ">" for line in text.split("\n"))

@@ -112,7 +112,7 @@ def read_sections(passage: Passage) -> Iterator[Section]:
         heading, _, text = text.partition("\n\n")
     level = 0
     statements: list[Statement] = []
-    for statement in read_statements(text, is_docstring=passage.kind == "rst"):
+    for statement in read_statements(text):
         if statement.kind == "heading":
             if statements:
                 yield Section(heading, level, tuple(_shorten(statements)))

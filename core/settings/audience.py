@@ -41,8 +41,8 @@ from core.types import NETWORK_PLATFORM, PlatformName
 
 OWNERS = "owners"
 ADMINS = "admins"
-# What other daemons are told of a source's scope and folder begins with it, as no name and no label does.
-_FOLDER_SIGN = "/"
+# What other daemons are told of a source's scope and a place begins with it, as no name and no label does.
+_PLACE_SIGN = "/"
 # What they are told of a private file, as no name begins either. Earlier versions take it for an unknown name.
 _PRIVATE_SIGN = "%"
 # The label of a time when every source is for everyone.
@@ -126,8 +126,8 @@ class Audiences:
     """The audiences of a configuration. `by_source` has those that restrict a source: an asker is in all of them.
 
     `labels` name the sources in the journal: by their name and what they read. So what was made from a source is not
-    taken for that of another one, which got its name. `scopes` say as well how much of it they read, and `folders` in
-    which place, on this machine or elsewhere. `closed_inside` are the scopes of what fewer people may see of the place
+    taken for that of another one, which got its name. `scopes` say as well how much of it they read, and `areas` in
+    which places, on this machine or elsewhere. `closed_inside` are the scopes of what fewer people may see of the place
     of a source: before it was closed, pages of the source may have shown it. `learned` are the sources of taught
     answers. `once_closed` are the scoped labels of the sources that were not for everyone at some time: what was made
     until then stays closed while they are removed, renamed, or read less. No source tells of `private_files`. Pages of
@@ -138,7 +138,7 @@ class Audiences:
     labels: Mapping[str, str] = field(default_factory=dict)
     learned: frozenset[str] = frozenset()
     scopes: Mapping[str, str] = field(default_factory=dict)
-    folders: Mapping[str, str] = field(default_factory=dict)
+    areas: Mapping[str, frozenset[str]] = field(default_factory=dict)
     closed_inside: Mapping[str, frozenset[str]] = field(default_factory=dict)
     once_closed: frozenset[str] = frozenset()
     private_files: frozenset[Path] = frozenset()
@@ -161,13 +161,12 @@ class Audiences:
             for name, source in settings.sources.items()
         }
         scopes = {name: make_scope(label, settings.sources[name], settings.sources) for name, label in labels.items()}
-        folders = {name: find_area(source, settings.sources) for name, source in settings.sources.items()}
+        areas = {name: find_area(source, settings.sources) for name, source in settings.sources.items()}
         learned = frozenset(name for name, source in settings.sources.items() if isinstance(source, LearnedSource))
         private_files = settings.list_private_files()
-        audiences = cls(by_source, labels, learned, scopes, folders, private_files=private_files)
+        audiences = cls(by_source, labels, learned, scopes, areas, private_files=private_files)
         closed_inside = {
-            name: audiences._list_closed(audiences._list_around(folder), by_source[name])
-            for name, folder in folders.items()
+            name: audiences._list_closed(audiences._list_around(area), by_source[name]) for name, area in areas.items()
         }
         return replace(audiences, closed_inside=closed_inside)
 
@@ -180,8 +179,8 @@ class Audiences:
         sources = {name: audiences for name, audiences in self.by_source.items() if audiences}
         sources |= {label: self.by_source[name] for name, label in self.labels.items()}
         for name, label in self.scopes.items():
-            key = f"{_FOLDER_SIGN}{label.replace(LABEL_SIGN, ' ')} {self.folders.get(name, '')}"
-            sources[key] = self.by_source[name]
+            for place in self.areas.get(name) or [""]:
+                sources[f"{_PLACE_SIGN}{label.replace(LABEL_SIGN, ' ')} {place}"] = self.by_source[name]
         sources |= {f"{_PRIVATE_SIGN}{quote(os.fsencode(path), safe='')}": frozenset() for path in self.private_files}
         return json.dumps({name: sorted(map(sorted, audiences)) for name, audiences in sources.items()}, sort_keys=True)
 
@@ -194,20 +193,23 @@ class Audiences:
         audiences = {
             key: frozenset(map(frozenset, value)) for key, value in values.items() if not key.startswith(_PRIVATE_SIGN)
         }
+        keys = [key.removeprefix(_PLACE_SIGN).split(" ", 2) for key in audiences if key.startswith(_PLACE_SIGN)]
+        scopes = {name: f"{name}{LABEL_SIGN}{scope}" for name, scope, _ in keys}
+        areas: dict[str, frozenset[str]] = {}
+        for name, _, place in keys:
+            areas[name] = areas.get(name, frozenset()) | ({place} if place else frozenset())
+        audiences = {key: value for key, value in audiences.items() if not key.startswith(_PLACE_SIGN)}
         labels = {key.partition(LABEL_SIGN)[0]: key for key in audiences if LABEL_SIGN in key}
         by_label = {name: audiences[label] for name, label in labels.items()}
-        by_name = {key: value for key, value in audiences.items() if not {LABEL_SIGN, _FOLDER_SIGN}.intersection(key)}
-        keys = [key.removeprefix(_FOLDER_SIGN).split(" ", 2) for key in audiences if key.startswith(_FOLDER_SIGN)]
-        scopes = {name: f"{name}{LABEL_SIGN}{scope}" for name, scope, _ in keys}
-        folders = {name: folder for name, _, folder in keys if folder}
-        return cls(by_label | by_name, labels, scopes=scopes, folders=folders, private_files=private_files)
+        by_name = {key: value for key, value in audiences.items() if LABEL_SIGN not in key}
+        return cls(by_label | by_name, labels, scopes=scopes, areas=areas, private_files=private_files)
 
     def closed_further(self, newer: Audiences, in_force: Audiences | None = None) -> Audiences:
         """Return these audiences with those that a newer configuration adds: its askers are in all of them.
 
         They are those of a source's name, and of what it reads, where that has another name there; beside what is
-        `in_force` also those of what overlaps it and was not closed there, unless the newer one reads it just the same:
-        then what was made from the source until now may tell of it. What one of the two keeps private is private.
+        `in_force` also those of what overlaps it, unless the newer one reads it just the same: then what was made from
+        the source until now may tell of it. What one of the two keeps private is private.
         """
         by_source = dict[str, frozenset[frozenset[str]]]()
         closed_inside = dict(self.closed_inside)
@@ -234,17 +236,23 @@ class Audiences:
                 yield self.by_source[name]
 
     def _find_overlapping(self, older: Audiences, name: str) -> set[str]:
-        """Return what lies within a source of an older configuration, or around it, but what that knew closed."""
+        """Return what lies within a source of an older configuration, or around it, and may tell of more than there.
+
+        That is what reads something else since, or has other readers; all, where the source itself does.
+        """
+        around = self._list_around(older.areas.get(name, ()))
+        if name in self.scopes and self.scopes[name] != older.scopes.get(name):
+            return around
         return {
             other
-            for other in self._list_around(older.folders.get(name, ""))
-            if older.labels.get(other) != self.labels[other] or not self.by_source[other] <= older.by_source[other]
+            for other in around
+            if older.scopes.get(other) != self.scopes[other] or not self.by_source[other] <= older.by_source[other]
         }
 
-    def _list_around(self, folder: str) -> set[str]:
-        """Return the sources that lie within a folder, or around it."""
-        folders = {name: other_folder for name, other_folder in self.folders.items() if folder and other_folder}
-        return {name for name, other_folder in folders.items() if is_overlapping(folder, other_folder)}
+    def _list_around(self, area: Collection[str]) -> set[str]:
+        """Return the sources not for everyone that read places of an area, within them, or around them."""
+        closed = {name: other_area for name, other_area in self.areas.items() if self.by_source[name]}
+        return {name for name, other_area in closed.items() if is_overlapping(area, other_area)}
 
     def _list_closed(self, names: Collection[str], readers: frozenset[frozenset[str]]) -> frozenset[str]:
         """Return the scopes of those of some sources that not all of some readers may see."""
@@ -282,7 +290,7 @@ class Audiences:
             learned=self.learned | newer.learned,
             # What is read from now on.
             scopes={**self.scopes, **newer.scopes},
-            folders={**newer.folders, **self.folders},
+            areas={**newer.areas, **self.areas},
             closed_inside={
                 name: self.closed_inside.get(name, frozenset()) | newer.closed_inside.get(name, frozenset())
                 for name in {**self.by_source, **newer.by_source}

@@ -92,6 +92,27 @@ class GoogleDriveOptions(ConnectorOptions):
     folders: tuple[Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{5,100}$")], ...] = Field(min_length=1)
 
 
+# By the names of their entry points.
+CONNECTORS: Mapping[str, type[ConnectorOptions]] = {
+    "confluence": ConfluenceOptions,
+    "discord_channels": DiscordOptions,
+    "discourse": DiscourseOptions,
+    "google_drive": GoogleDriveOptions,
+    "notion": NotionOptions,
+    "slack_channels": SlackOptions,
+}
+
+
+def get_default_address(plugin: str) -> str:
+    """Return where a connector reads if its options do not say it; "" for other plug-ins.
+
+    >>> get_default_address("notion"), get_default_address("discourse"), get_default_address("wiki")
+    ('https://api.notion.com', '', '')
+    """
+    address = CONNECTORS[plugin].model_fields["url"].default if plugin in CONNECTORS else ""
+    return address if isinstance(address, str) else ""
+
+
 def parse_options(kind: type[AnyOptions], options: Mapping[str, Any]) -> AnyOptions:
     """Return the options of a connector. Raises `SourceError` that names what is wrong, without its value."""
     try:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from itertools import product, starmap
 from pathlib import Path, PurePath
 from urllib.parse import urlsplit
 
+from core.settings.connectors import get_default_address
 from core.settings.sources import (
     FaqSource,
     FilesSource,
@@ -16,6 +18,7 @@ from core.settings.sources import (
     GitSource,
     LearnedSource,
     OwnSource,
+    SearchApiSource,
     SourceSettings,
     StandingSource,
     WebsiteSource,
@@ -25,8 +28,14 @@ _SCP_ADDRESS = re.compile(r"(?:[^@/:]+@)?([^/:\[\]]+):(?!//)(.+)")
 _WEB_PORTS = {"http": 80, "https": 443}
 # What names the host that a source reads, which may be written in several places.
 _HOST_FIELDS = ("base_url", "url")
-# What tells apart the services of those that name no host; all else tells apart what sources take of them.
+# What tells apart the services that sources read; all else tells apart what they take of them.
 _SERVICE_FIELDS = ("plugin", "provider")
+# How the places on hosts begin.
+_WEB = "web"
+# Before a host, with which a search engine finds the pages of all hosts below it.
+_DOMAIN_SIGN = "*."
+# How a domain may begin in the settings of a search engine.
+_SITE = re.compile(r"^(?:\w+://)?(?:\*?\.)?")
 # Before the number of a project: which of those with a path it is, only their server knows.
 _NUMBER_SIGN = "#"
 
@@ -42,28 +51,60 @@ def find_place(source: SourceSettings) -> str:
     return os.path.realpath(Path(path).expanduser()) if path else ""
 
 
-def find_area(source: SourceSettings, sources: Mapping[str, SourceSettings]) -> str:
-    """Return the place that a source reads as a whole or in part; "" for taught answers, which are made elsewhere.
+def find_area(source: SourceSettings, sources: Mapping[str, SourceSettings]) -> frozenset[str]:
+    """Return the places that a source reads as a whole or in part; none for taught answers, which are made elsewhere.
 
-    It is a folder, a repository, a project of a forge, or else a host, whatever is read there and in which way: a crawl
-    comes to all pages of it, and what one address of a service leaves, another may have. Nor are branches, labels,
-    channels or pages a part of it: what one source leaves, another may take. Results of standing queries lie where the
-    one of the `sources` reads that they come from. Compare areas with `is_overlapping`.
+    A place is a folder or file of this machine, a host, or a repository or project on one, whatever is read there and
+    in which way: a crawl comes to all pages of a host, and what one address of a service leaves, another may have. Nor
+    are branches, labels, channels or pages a part of it: what one source leaves, another may take. Results of standing
+    queries lie where the one of the `sources` reads that they come from. Compare areas with `is_overlapping`.
     """
     if isinstance(source, StandingSource):
-        return find_area(sources[source.of], sources) if source.of in sources else ""
+        return find_area(sources[source.of], sources) if source.of in sources else frozenset()
     if isinstance(source, LearnedSource):
-        return ""
+        return frozenset()
     if isinstance(source, GithubSource | GitlabSource):
-        project = _get_project(source).strip("/").casefold()
-        return f"{source.kind}/{find_host(source.api_url)}/{_NUMBER_SIGN if project.isdigit() else ''}{project}"
+        return _find_project(source)
     if isinstance(source, FilesSource | FaqSource | GitSource):
-        return find_place(source) or f"{source.kind}/{find_address(source)}"
-    options = source.options if isinstance(source, OwnSource) else {}
-    addresses = (*(getattr(source, name, "") for name in _HOST_FIELDS), options.get("url"))
-    if host := next(filter(None, (find_host(str(each or "")) for each in addresses)), ""):
-        return f"web/{host}"
-    return "/".join((source.kind, *(str(getattr(source, name, "")) for name in _SERVICE_FIELDS))).rstrip("/")
+        if place := find_place(source):
+            return frozenset({place})
+        host, path = split_remote(source.url) if isinstance(source, GitSource) else ("", "")
+        return _list_repository(host, path) if host else frozenset({f"{source.kind}/{find_address(source)}"})
+    hosts = [host for address in _list_addresses(source) if (host := find_host(address))]
+    sites = source.sites if isinstance(source, SearchApiSource) else ()
+    domains = {f"{_WEB}/{_DOMAIN_SIGN}{host}" for site in sites if (host := find_host(_SITE.sub("https://", site)))}
+    service = "/".join(filter(None, (source.kind, *(str(getattr(source, name, "")) for name in _SERVICE_FIELDS))))
+    # One that names no host may read any that the others of its service name.
+    services = {f"{service}/{host}" for host in hosts} or {service}
+    return frozenset({*(f"{_WEB}/{host}" for host in hosts), *services, *domains})
+
+
+def _list_addresses(source: SourceSettings) -> list[str]:
+    """Return what may be addresses of the web that a source names, or has if it names none."""
+    if not isinstance(source, OwnSource):
+        return [str(getattr(source, name, "")) for name in _HOST_FIELDS]
+    options = {"url": get_default_address(source.plugin), **source.options}
+    return [value for value in options.values() if isinstance(value, str)]
+
+
+def _find_project(source: GithubSource | GitlabSource) -> frozenset[str]:
+    """Return the places of a forge's project: those where its API, its pages and its repository are."""
+    project = source.repository if isinstance(source, GithubSource) else source.project
+    number_sign = _NUMBER_SIGN if project.strip("/").isdigit() else ""
+    host = find_host(source.api_url)
+    # The pages of a server may be below the same path as its API.
+    roots = {"", split_remote(source.api_url)[1].partition("/api/")[0]}
+    paths = [f"{root}/{number_sign}{project.strip('/')}" for root in roots]
+    return frozenset().union(
+        *(_list_repository(host.removeprefix(api), path) for api in ("", "api.") for path in paths)
+    )
+
+
+def _list_repository(host: str, path: str) -> frozenset[str]:
+    """Return the places of a repository: over SSH its host has another port than on the web."""
+    path = path.strip("/").removesuffix(".git").casefold()
+    host = _to_one_form(host)
+    return frozenset(f"{_WEB}/{each}/{path}" for each in (host, host.partition(":")[0] or host))
 
 
 def find_host(url: str) -> str:
@@ -72,17 +113,17 @@ def find_host(url: str) -> str:
     >>> find_host("HTTPS://Example.org.:443/a"), find_host("http://b\u00fccher.example:8000"), find_host("/a")
     ('example.org', 'xn--bcher-kva.example:8000', '')
     """
-    host, _, port = (split_remote(url)[0] if "://" in url else "").partition(":")
+    return _to_one_form(split_remote(url)[0]) if "://" in url else ""
+
+
+def _to_one_form(host_and_port: str) -> str:
+    host, _, port = host_and_port.partition(":")
     try:
         host = host.rstrip(".").encode("idna").decode("ascii")
     except UnicodeError:
         # One that nothing can be read from.
         host = host.rstrip(".")
     return f"{host}:{port}" if port else host
-
-
-def _get_project(source: GithubSource | GitlabSource) -> str:
-    return source.repository if isinstance(source, GithubSource) else source.project
 
 
 def find_address(source: SourceSettings) -> str:
@@ -126,19 +167,33 @@ def find_within(folder: str, files: Iterable[Path]) -> list[str]:
     return sorted({path.relative_to(folder).as_posix() for path in paths if path.is_relative_to(folder)})
 
 
-def is_overlapping(area: str, other_area: str) -> bool:
-    """Return whether one of two areas is the other one, lies within it, or may be it.
+def is_overlapping(area: Collection[str], other_area: Collection[str]) -> bool:
+    """Return whether a place of one of two areas is one of the other, lies within it, or may be it.
 
-    >>> is_overlapping("/kb/team", "/kb"), is_overlapping("/kb/team", "/kb/teams")
+    >>> is_overlapping(["/kb/team"], ["/kb"]), is_overlapping(["/kb/team"], ["/kb/teams"])
     (True, False)
-    >>> is_overlapping("gitlab/a.example/#42", "gitlab/a.example/b/c"), is_overlapping("gitlab/a/#42", "gitlab/a/#43")
+    >>> is_overlapping(["web/a.example/#42"], ["web/a.example/b/c"]), is_overlapping(["web/a/#42"], ["web/a/#43"])
+    (True, False)
+    >>> is_overlapping(["web/*.a.example"], ["web/wiki.a.example/b"]), is_overlapping(["web/*.a"], ["web/aa"])
     (True, False)
     """
-    path, other_path = PurePath(area), PurePath(other_area)
+    return any(starmap(_share_place, product(area, other_area)))
+
+
+def _share_place(place: str, other_place: str) -> bool:
+    path, other_path = PurePath(place), PurePath(other_place)
     if _is_numbered(path) != _is_numbered(other_path):
         path, other_path = (each.parent if _is_numbered(each) else each for each in (path, other_path))
-    return path.is_relative_to(other_path) or other_path.is_relative_to(path)
+    is_within = path.is_relative_to(other_path) or other_path.is_relative_to(path)
+    return is_within or _is_found(place, other_place) or _is_found(other_place, place)
 
 
-def _is_numbered(area: PurePath) -> bool:
-    return not area.is_absolute() and area.name.startswith(_NUMBER_SIGN)
+def _is_found(place: str, other_place: str) -> bool:
+    """Return whether a place is on a host that a search engine searches, if the other place is one that it does."""
+    domain = f"{_WEB}/{_DOMAIN_SIGN}"
+    host = place.removeprefix(domain).removeprefix(f"{_WEB}/").partition("/")[0]
+    return other_place.startswith(domain) and f".{host}".endswith(f".{other_place.removeprefix(domain)}")
+
+
+def _is_numbered(place: PurePath) -> bool:
+    return not place.is_absolute() and place.name.startswith(_NUMBER_SIGN)

@@ -20,7 +20,7 @@ from knowledge.chunking.lines import (
     spans_from,
     to_chunks,
 )
-from knowledge.chunking.tutorial import is_tutorial, jupytext_header_end, read_notebook, read_tutorial
+from knowledge.chunking.tutorial import is_tutorial, read_tutorial
 from knowledge.ports import Chunk, Document
 
 _HEADER = re.compile(r"#!|#.*coding[:=]")
@@ -42,8 +42,6 @@ def chunk_python(document: Document, tokens: int) -> list[Chunk]:
         first_line += 1
     if is_tutorial(lines, tree):
         return chunk_blocks(document, read_tutorial(lines, tree, first_line), tokens)
-    if header_end := jupytext_header_end(lines):
-        return chunk_blocks(document, read_notebook(lines, header_end), tokens)
     collector = _SectionCollector(lines, tokens)
     collector.collect(tree.body, first_line, len(lines), (_module_title(document),))
     return to_chunks(lines, collector.sections, tokens, collector.split)

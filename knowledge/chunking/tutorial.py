@@ -1,4 +1,4 @@
-"""Python scripts whose comments are prose: reStructuredText of sphinx-gallery, Markdown of Jupytext; code below it.
+"""Python scripts of sphinx-gallery: their comments are prose in reStructuredText, with code below it.
 
 They are read as blocks, so that their passages are prose that can be quoted, with the code in fences.
 """
@@ -11,18 +11,11 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from core.markup.document import Block
-from core.markup.markdown import read_markdown
 from knowledge.chunking.lines import Lines
 from knowledge.formats.rst import read_rst
 
 _CELL = re.compile(r"#[ ]?%%(.*)$|#{20,}[ \t]*$")
 _HEADING = re.compile(r"^\S.*\n([=\-~^#*\"'`+:.])\1{2,}[ \t]*$", re.MULTILINE)
-_JUPYTEXT_KEY = re.compile(r"#\s+jupytext:")
-_HEADER_FENCE = "# ---"
-_MAX_HEADER_LINES = 60
-# A cell marker of the percent format with its kind, or a marker of the light format.
-_NOTEBOOK_CELL = re.compile(r"#[ ]?%%[ \t]*(?P<title>.*)$|#[ ]?[+-](?:[ \t].*)?$")
-_PROSE_CELL = re.compile(r"\[(?:markdown|md)\]", re.IGNORECASE)
 _QUOTES = re.compile(r"[rRuU]?(\"\"\"|'''|\"|')")
 
 
@@ -56,38 +49,6 @@ def read_tutorial(lines: Lines, tree: ast.Module, first_line: int) -> list[Block
     return script.merge(read_rst("\n".join(script.prose)))
 
 
-def jupytext_header_end(lines: Lines) -> int:
-    """Return the last line of the header that Jupytext writes above a notebook, or 0 when there is none."""
-    first_lines = [line.rstrip() for line in lines.lines[:_MAX_HEADER_LINES]]
-    if first_lines[0] != _HEADER_FENCE or _HEADER_FENCE not in first_lines[1:]:
-        return 0
-    end = first_lines.index(_HEADER_FENCE, 1) + 1
-    return end if any(_JUPYTEXT_KEY.match(line) for line in first_lines[:end]) else 0
-
-
-def read_notebook(lines: Lines, header_end: int) -> list[Block]:
-    """Return a notebook that Jupytext keeps as a script, without its header.
-
-    Prose are the Markdown cells of the percent format; in the light one, comments that stand alone.
-    """
-    script = _Script(lines.lines)
-    script.code[:header_end] = [""] * header_end
-    has_cells = any(line.startswith(("# %%", "#%%")) for line in script.code)
-    is_prose = False
-    for number in range(header_end + 1, len(lines) + 1):
-        text = lines[number]
-        if marker := _NOTEBOOK_CELL.match(text):
-            is_prose = bool(_PROSE_CELL.search(marker["title"] or ""))
-            script.add_prose(number, "")
-        elif not has_cells and text.startswith("#") and not lines[number - 1].strip():
-            is_prose = _stands_alone(lines, number)
-        elif not has_cells and not text.startswith("#"):
-            is_prose = False
-        if is_prose and text.startswith("#") and not marker:
-            script.add_prose(number, text[1:].removeprefix(" "))
-    return script.merge(read_markdown("\n".join(script.prose)))
-
-
 class _Script:
     """A script as its prose without comment marks, and its code: of each line one of them is blank."""
 
@@ -112,13 +73,6 @@ class _Script:
             if numbers:
                 text = "\n".join(self.code[numbers[0] - 1 : numbers[-1]])
                 yield Block("code", text, language="python", start_line=numbers[0], end_line=numbers[-1])
-
-
-def _stands_alone(lines: Lines, number: int) -> bool:
-    """Return whether nothing but a blank line follows the run of comments that starts here."""
-    while number <= len(lines) and lines[number].startswith("#"):
-        number += 1
-    return number > len(lines) or not lines[number].strip()
 
 
 def _unquote(texts: Sequence[str]) -> list[str]:

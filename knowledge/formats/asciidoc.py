@@ -178,7 +178,9 @@ class _Reader:
         start = self._lines[self._number].number
         end = self._lines[self._number + size - 1].number
         name = self._inline(text.removesuffix(" " + "=" * level))
-        self._blocks.append(Block("heading", name, level=min(level, MAX_HEADING_LEVEL), start_line=start, end_line=end))
+        if name:
+            level_shown = min(level, MAX_HEADING_LEVEL)
+            self._blocks.append(Block("heading", name, level=level_shown, start_line=start, end_line=end))
         self._number += size
         self._style = Style()
         if level == 1:

@@ -10,7 +10,6 @@ from urllib.parse import urljoin, urlsplit
 from core.markup.document import Block
 from core.markup.writer import write_markdown
 from knowledge.formats.html_markdown import iter_texts, read_html_blocks, render_markdown
-from knowledge.formats.html_notes import place_notes
 from knowledge.formats.main_content import find_main_content, is_hidden
 from knowledge.formats.tabs import find_tab_labels
 from knowledge.parsing.limits import FormatError, map_parser_errors
@@ -69,7 +68,6 @@ def read_page(html: bytes, url: str, content_type: str = "") -> WebPage:
     rules = parse_page_rules(_find_meta(tree, "name", ("robots", ROBOT_NAME.lower())), ROBOT_NAME)
     base = _resolve(url, next(iter(tree.xpath("//base/@href")), "")) or url
     links = _find_links(tree, base) if rules.has_followable_links else ()
-    place_notes(tree)
     host = urlsplit(url).hostname or ""
     text = render_markdown(*find_main_content(tree), find_tab_labels(tree), host) if rules.is_indexable else ""
     title = " ".join(" ".join(next(filter(None, map(tree.xpath, _TITLES)), ())).split())
@@ -135,7 +133,6 @@ def read_fragment_blocks(html: str) -> tuple[Block, ...]:
     for element in tree.iter("textarea"):
         # Its lines are those of its text, as those of code are.
         element.tag = "pre"
-    place_notes(tree)
     return read_html_blocks(tree, [element for element in tree.iter() if _is_unreadable(element)])
 
 

@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 from core.markup.document import Block, BlockKind
 from core.markup.inline import WEB, write_link
 from core.markup.tables import join_texts
-from core.markup.writer import write_markdown, write_title
+from core.markup.writer import write_markdown
 from knowledge.formats.inline import escape, make_code, shift
 from knowledge.formats.languages import is_language
 
@@ -193,17 +193,13 @@ def read_html_blocks(
     from lxml import etree
 
     builder = _Builder(host)
-    cell_headings = _find_cell_headings(root)
     # Without recursion: elements may be nested deeply.
     walker = etree.iterwalk(root, events=("start", "end"))
     for event, element in walker:
         if event == "start":
             if labels and element in labels and element not in skipped:
                 builder.open("tab", element, escape(labels[element]))
-            if element in cell_headings:
-                _write_cell_heading(element, builder, skipped)
-                walker.skip_subtree()
-            elif element in skipped or _is_label(element) or _write_whole(element, builder, skipped):
+            if element in skipped or _is_label(element) or _write_whole(element, builder, skipped):
                 walker.skip_subtree()
             else:
                 _open(element, builder)
@@ -213,32 +209,6 @@ def read_html_blocks(
             if element is not root:
                 builder.write(element.tail)
     return builder.finish()
-
-
-def _find_cell_headings(root: Any) -> set[Any]:
-    """Return the headings in cells of tables that would stand beside the headings of the page, or above them.
-
-    Where a table is the layout of a page, its headings are those of the page.
-    """
-    from lxml import etree
-
-    inner: list[Any] = []
-    lowest_level = cell_depth = 0
-    for event, element in etree.iterwalk(root, events=("start", "end"), tag=(*HEADINGS, "td", "th")):
-        if element.tag not in HEADINGS:
-            cell_depth += 1 if event == "start" else -1
-        elif event == "start" and cell_depth:
-            inner.append(element)
-        elif event == "start":
-            lowest_level = max(lowest_level, HEADINGS[element.tag])
-    return {element for element in inner if HEADINGS[element.tag] <= lowest_level}
-
-
-def _write_cell_heading(heading: Any, builder: _Builder, skipped: Collection[Any]) -> None:
-    """Write a heading that is but a text of a cell."""
-    builder.end_paragraph()
-    if heading not in skipped and (text := " ".join(_read_heading(heading, skipped).split())):
-        builder.add(Block("paragraph", write_title(escape(text))))
 
 
 def _write_whole(element: Any, builder: _Builder, skipped: Collection[Any]) -> bool:
@@ -271,6 +241,10 @@ def _write_words(element: Any, builder: _Builder, skipped: Collection[Any]) -> b
     if tag in ("sup", "sub") and not len(element):
         builder.write(shift((element.text or "").strip(), is_raised=tag == "sup"))
         return True
+    if tag == "sup" and _is_mark(element):
+        # Alone, the number of a note would be a digit of what is before it.
+        builder.write(f"[{element[0].text}]")
+        return True
     if tag == "math":
         # As it was written, where the page says it.
         element = next(element.iterdescendants("annotation"), element)
@@ -289,6 +263,12 @@ def _write_words(element: Any, builder: _Builder, skipped: Collection[Any]) -> b
         builder.write(write_link(words, address) if address else f"~~{words}~~", is_markdown=True)
         builder.write(text[len(text.rstrip()) :])
     return True
+
+
+def _is_mark(element: Any) -> bool:
+    """Return whether what is raised is nothing but a number that leads to a note."""
+    is_link = len(element) == 1 and element[0].tag == "a" and not len(element[0])
+    return is_link and (element[0].text or "").isdecimal() and not (element.text or "").strip("[(")
 
 
 def _is_struck(element: Any) -> bool:

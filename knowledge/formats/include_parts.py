@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 # The marks of a part, alone in a comment: of AsciiDoc, mdBook, MkDocs, Vocs and VitePress.
 _BEGIN = re.compile(
@@ -16,7 +16,9 @@ _END = re.compile(
 )
 # What a line with a mark has: most lines of a long file have none of these.
 _SIGNS = ("::", "ANCHOR", "8<-", "region")
+_CMAKE_COMMENT = re.compile(r"#\[(=*)\[\.rst:[ \t]*$")
 _RANGE = re.compile(r"\s*+(\d{0,7})\s*+(?:(?:-|\.\.|:)\s*+(-?\d{0,7}))?\s*+$")
+_TAG_SECTION = re.compile(r"[ \t]*<(/?)section(?: id=[\"']([\w.-]{1,100})[\"'])?>[ \t]*$")
 
 
 def select_lines(lines: Sequence[str], options: Mapping[str, str]) -> list[str]:
@@ -39,6 +41,23 @@ def select_lines(lines: Sequence[str], options: Mapping[str, str]) -> list[str]:
             if name in options:
                 selected_lines = select(selected_lines, options[name])
     return [line for line in selected_lines if not (_search(_BEGIN, line) or _search(_END, line))]
+
+
+def read_cmake_comments(lines: Sequence[str]) -> Iterator[str]:
+    """Yield the lines of a module of CMake that are its documentation: those of comments in brackets for it.
+
+    >>> list(read_cmake_comments(["#[==[.rst:", "Title", "#]==]", "set(a b)"]))
+    ['Title']
+    """
+    end = ""
+    for line in lines:
+        if not end:
+            start = _CMAKE_COMMENT.match(line)
+            end = f"]{start[1]}]" if start else ""
+        elif line.lstrip("# \t").startswith(end):
+            end = ""
+        else:
+            yield line
 
 
 def _search(mark: re.Pattern[str], line: str) -> re.Match[str] | None:
@@ -118,3 +137,13 @@ def _select_definition(lines: Sequence[str], name: str) -> Sequence[str]:
         return lines
     start = min([found.lineno, *(decorator.lineno for decorator in found.decorator_list)])
     return lines[start - 1 : found.end_lineno]
+
+
+def select_section(lines: Sequence[str], name: str) -> Iterator[str]:
+    """Yield what stands between the tags of a section with a name."""
+    is_open = False
+    for line in lines:
+        if tag := _TAG_SECTION.match(line):
+            is_open = tag[2] == name and not tag[1]
+        elif is_open:
+            yield line

@@ -13,7 +13,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from knowledge.formats.include_parts import select_lines
+from knowledge.formats.include_parts import read_cmake_comments, select_lines, select_section
 from knowledge.formats.jsx import SUFFIXES, read_component
 from knowledge.formats.languages import find_markup, get_language
 
@@ -31,7 +31,7 @@ _MAX_TARGET_CHARS = 500
 KINDS = frozenset(("asciidoc", "markdown", "rst"))
 # What a document that includes others has somewhere.
 _MARK = re.compile(
-    r"include|@\[code|\{[!*]|\{[{%].{0,3}(?:read-?[fF]ile|code_?sample|snippet)|--8<--|<<<[ \t]"
+    r"include|cmake-module::|@\[code|\{[!*]|\{[{%].{0,3}(?:read-?[fF]ile|code_?sample|snippet)|--8<--|<<<[ \t]"
     r"|\bfrom[ \t]+['\"](?:[^'\"\n]{1,500}\.mdx?['\"]|(?:[@~]?|@site|\.{1,2})/)|\{\{#playground"
 )
 # The description of a component of Antora, and the values in it, which its pages name.
@@ -49,7 +49,7 @@ _PARTIAL_FOLDERS = frozenset(
     ("includes", "include", "inc", "partials", "partial", "snippets", "fragments", "shared", "generated")
 )
 
-_RST = re.compile(r"([ \t]*)\.\.[ \t]+(include|literalinclude|mdinclude)::[ \t]+(\S.*)$")
+_RST = re.compile(r"([ \t]*)\.\.[ \t]+(include|literalinclude|mdinclude|cmake-module)::[ \t]+(\S.*)$")
 _OPTION = re.compile(r"[ \t]*:([\w-]+):(.*)$")
 _MYST = re.compile(r"([ \t]*)(`{3,}|~{3,}|:{3,})\{(include|literalinclude)\}[ \t]+(\S.*)$")
 _ASCIIDOC = re.compile(r"include::([^\[\]]*\S)\[(.*)\][ \t]*$")
@@ -85,8 +85,14 @@ _TEMPLATE = re.compile(
 _HOOK_INCLUDE = re.compile(
     r"([ \t]*)\{\*[ \t]+([^\s{}*]{1,300})(?:[ \t]+ln\[([\d:,]{1,100})\])?[^{}\n]{0,300}\*\}[ \t]*$"
 )
+# Docsify embeds what a link leads to that is alone on its line, outside of code.
+_DOCSIFY = re.compile(
+    r"([ \t]*)\[[^\[\]\n]{0,200}\]\(([^()\s]{1,500})[ \t]+[\"'][ ]?:include\b([^\"'()\n]{0,200})[\"']\)[ \t]*$"
+)
+_DOCSIFY_TYPE = re.compile(r":type=(\w+)")
+_DOCSIFY_FRAGMENT = re.compile(r":fragment=([\w.-]+)")
 _MARKDOWN_INCLUDE = re.compile(r"([ \t]*)\{!>?[ \t]*([^\s{}!]{1,300})[ \t]*!\}[ \t]*$")
-_TEXT_SUFFIXES = (".md", ".mdx", ".markdown", ".txt")
+_TEXT_SUFFIXES = (".md", ".mdx", ".markdown", ".txt", ".qmd", ".rmd")
 _INCLUDE_FOLDERS = ("snippets", "includes", "_includes", "examples", "src")
 _ROOT = re.compile(r"(?:@site/|[@~]/|/|@(?=\w))")
 _MDX_IMPORT = re.compile(
@@ -95,6 +101,11 @@ _MDX_IMPORT = re.compile(
 _COMPONENT_NAME = re.compile(r"\b[A-Z]\w*")
 _MDX_USE = re.compile(r"([ \t]*)<([A-Z]\w*)((?:[ \t][^<>\n]*)?)/>[ \t]*$")
 _PARTIALS = (".md", ".mdx")
+# That of Fumadocs: `<include lang="ts" meta='title="a.ts"'>./a.ts</include>`, also in three lines.
+_TAG_INCLUDE = re.compile(r"<include((?:[ \t][^<>\n]{0,300})?)>([^<>\n#]{1,300})(?:#([\w.-]{1,100}))?</include>")
+_TAG_LANGUAGE = re.compile(r"\blang=[\"']([\w+#-]{1,30})[\"']")
+_TAG_META = re.compile(r"\bmeta='([^'\n]{1,200})'")
+_STATEMENT = re.compile(r"import[ ][^'\"]{1,200}[ ]from[ ]['\"]|export[ ]const[ ]")
 # What is made here, and no package.
 _MODULE = re.compile(r"(?:[@~]|@site|\.{1,2})?/")
 _FENCE = re.compile(r"[ \t>]*(?:[-*+\d.]+[ \t]+)?(`{3,}|~{3,})")
@@ -210,11 +221,12 @@ class _Expander:
         fence = ""
         while number < len(lines):
             line = lines[number]
-            if components and (mark := _FENCE.match(line)):
+            if self._kind == "markdown" and (mark := _FENCE.match(line)):
                 fence = (fence if not mark[1].startswith(fence) else "") if fence else mark[1]
             if self._kind == "asciidoc" and (attribute := _ASCIIDOC_ATTRIBUTE.match(line)):
                 self._attributes[attribute[1]] = attribute[2].strip()[:_MAX_TARGET_CHARS]
             directive = self._match(lines, number, {} if fence else components)
+            directive = directive or (None if fence or self._kind != "markdown" else _match_docsify(line))
             targets = directive.target.split("\n") if directive else []
             parts = [self._include(replace(directive, target=each), path, outer_paths) for each in targets if directive]
             if directive is None or None in parts:
@@ -226,14 +238,7 @@ class _Expander:
 
     def _find_components(self, lines: Sequence[str]) -> dict[str, str]:
         """Return the files of the partials and components that a page of MDX imports, by their names."""
-        imports = _MDX_IMPORT.findall("\n".join(lines)) if self._kind == "markdown" else ()
-        # An escaped sign of a string is the sign.
-        return {
-            name: target.replace("\\", "")
-            for default, names, target in imports
-            for name in (default, *_COMPONENT_NAME.findall(names))
-            if name
-        }
+        return _find_imports("\n".join(lines)) if self._kind == "markdown" else {}
 
     def _match(self, lines: Sequence[str], number: int, components: Mapping[str, str]) -> _Directive | None:
         line = lines[number]
@@ -246,6 +251,7 @@ class _Expander:
             return _Directive(snippet[2], indent=snippet[1])
         return (
             _match_mdx(line, components)
+            or _match_tag(lines, number)
             or _match_snippets(lines, number)
             or _match_vite(line)
             or _match_template(line)
@@ -308,7 +314,16 @@ class _Expander:
         if offset := options.get("leveloffset", ""):
             inner_lines = _shift_headings(inner_lines, offset)
         blank = [""] if self._kind == "rst" else []
-        return [*blank, *(directive.indent + line if line else line for line in inner_lines), *blank]
+        # Statements of MDX are none where they are indented, or right below a text.
+        is_mdx = self._kind == "markdown" and ("component" in options or _is_prose(directive, path))
+        size = _count_statements(inner_lines) if is_mdx else 0
+        blank = [""] if size and directive.indent else blank
+        return [
+            *blank,
+            *inner_lines[:size],
+            *(directive.indent + line if line else line for line in inner_lines[size:]),
+            *blank,
+        ]
 
     def _write_code(self, code: str, language: str) -> list[str]:
         if self._kind == "rst":
@@ -322,9 +337,40 @@ def _select(directive: _Directive, path: str, text: str) -> list[str]:
     """Return the lines of a file that a directive shows."""
     text = text.replace("\r\n", "\n").removeprefix("\ufeff").rstrip("\n")
     if name := directive.options.get("component"):
-        return read_component(text, name, directive.options["attributes"])
+        lines = read_component(text, name, directive.options["attributes"])
+        return _name_partials(lines, _find_imports(text))
+    if "comments" in directive.options:
+        return list(read_cmake_comments(text.split("\n")))
+    if section := directive.options.get("section"):
+        return list(select_section(text.split("\n"), section))
     text = _FRONT_MATTER.sub("", text, count=1) if _is_prose(directive, path) else text
     return select_lines(text.split("\n"), directive.options)
+
+
+def _find_imports(source: str) -> dict[str, str]:
+    """Return the files that a module imports, by the names that it has for what is in them."""
+    # An escaped sign of a string is the sign.
+    return {
+        name: target.replace("\\", "")
+        for default, names, target in _MDX_IMPORT.findall(source)
+        for name in (default, *_COMPONENT_NAME.findall(names))
+        if name
+    }
+
+
+def _name_partials(lines: Sequence[str], components: Mapping[str, str]) -> list[str]:
+    """Return lines of which each that shows a partial, which their own file imports, includes it."""
+    targets = (components.get(use[2], "") if (use := _MDX_USE.match(line)) else "" for line in lines)
+    return [
+        f'--8<-- "{target}"' if target.endswith(_PARTIALS) else line
+        for line, target in zip(lines, targets, strict=True)
+    ]
+
+
+def _count_statements(lines: Sequence[str]) -> int:
+    """Return how many lines of a partial are above its text, if some of them import something for it."""
+    size = next((number for number, line in enumerate(lines) if line and not _STATEMENT.match(line)), len(lines))
+    return size if any(lines[:size]) else 0
 
 
 def _is_prose(directive: _Directive, path: str) -> bool:
@@ -336,6 +382,8 @@ def _match_rst(lines: Sequence[str], number: int) -> _Directive | None:
     if match is None:
         return None
     options, end = _read_options(lines, number + 1, len(match[1]))
+    if match[2] == "cmake-module":
+        options["comments"] = ""
     return _Directive(match[3], end - number, match[1], match[2] == "literalinclude", options)
 
 
@@ -347,6 +395,26 @@ def _match_mdx(line: str, components: Mapping[str, str]) -> _Directive | None:
         return None
     options = {} if target.endswith(_PARTIALS) else {"component": use[2], "attributes": use[3]}
     return _Directive(target, indent=use[1], options=options)
+
+
+def _match_tag(lines: Sequence[str], number: int) -> _Directive | None:
+    """Match the tag for which Fumadocs shows a file: as text, a part of it, or as code."""
+    if not lines[number].lstrip().startswith("<include"):
+        return None
+    size = 1 if "</" in lines[number] else 3
+    match = _TAG_INCLUDE.fullmatch("".join(map(str.strip, lines[number : number + size])))
+    if match is None:
+        return None
+    target = match[2].strip()
+    language = _TAG_LANGUAGE.search(match[1])
+    is_code = language is not None or not target.lower().endswith(_PARTIALS)
+    meta = _TAG_META.search(match[1])
+    name = language[1] if language else get_language(target)
+    options = {"language": f"{name} {meta[1] if meta else ''}".rstrip()} if is_code else {}
+    if match[3]:
+        options["tag" if is_code else "section"] = match[3]
+    margin = lines[number][: len(lines[number]) - len(lines[number].lstrip())]
+    return _Directive(target, size, margin, is_code, options)
 
 
 def _match_snippets(lines: Sequence[str], number: int) -> _Directive | None:
@@ -371,6 +439,22 @@ def _match_vite(line: str) -> _Directive | None:
         lines = f"{match[4] or 1}{match[5] and ':'}{match[6]}" if match[4] or match[6] else ""
         return _Directive(f"{match[2]}:{match[3] or lines}", indent=match[1])
     return None
+
+
+def _match_docsify(line: str) -> _Directive | None:
+    """Match a line that embeds a file of text: by its type, or by its name, it is Markdown or code."""
+    match = _DOCSIFY.match(line)
+    named_type = _DOCSIFY_TYPE.search(match[3]) if match else None
+    is_prose = match is not None and match[2].lower().endswith(_TEXT_SUFFIXES)
+    if (
+        match is None
+        or "://" in match[2]
+        or (named_type[1] not in ("code", "markdown") if named_type else not is_prose)
+    ):
+        return None
+    fragment = _DOCSIFY_FRAGMENT.search(match[3])
+    options = {"start-after": f"[{fragment[1]}]", "end-before": f"[{fragment[1]}]"} if fragment else {}
+    return _Directive(match[2], 1, match[1], named_type is not None and named_type[1] == "code", options)
 
 
 def _match_template(line: str) -> _Directive | None:

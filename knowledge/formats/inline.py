@@ -15,23 +15,16 @@ _MARK = re.compile(
 _SHIFTED = re.compile(r"[+\-−]?[0-9n]{1,6}")
 _RAISED = str.maketrans("0123456789n+-−", "⁰¹²³⁴⁵⁶⁷⁸⁹ⁿ⁺⁻⁻")
 _LOWERED = str.maketrans("0123456789n+-−", "₀₁₂₃₄₅₆₇₈₉ₙ₊₋₋")
-_ASTERISK_IN_NAME = re.compile(r"\w\*\w")
 _BACKTICKS = re.compile(r"`+")
 _ADDRESS = re.compile(r"(?:https?://|mailto:)[^\s<>()]+$")
 
 
 def escape(text: str) -> str:
-    r"""Return plain text as inline Markdown that reads as the same text.
+    r"""Return plain text as inline Markdown that reads as the same text, with more escapes than its writer leaves.
 
     >>> escape("*.py and <name>, 2 * 3, a_b")
     '\\*.py and \\<name>, 2 * 3, a_b'
-    >>> escape("A*B")
-    'A*B'
     """
-    if text.count("*") == 1 and _ASTERISK_IN_NAME.search(text):
-        # It has no other one to make emphasis with.
-        before, _, after = text.partition("*")
-        return f"{escape(before)}*{escape(after)}"
     return _MARK.sub(_escape_mark, text)
 
 

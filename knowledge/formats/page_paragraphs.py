@@ -444,7 +444,8 @@ def _make_paragraph(lines: Sequence[Line], page: Sequence[Line], layout: Layout)
         and right - last.right < MAX_RAGGED * last.size
         and not _SENTENCE_END.search(last.text)
     )
-    return Paragraph(text, last.size, is_open, first_sizes=lines[0].sizes, last_sizes=last.sizes)
+    left = lines[0].left
+    return Paragraph(text, last.size, is_open, left=left, first_sizes=lines[0].sizes, last_sizes=last.sizes)
 
 
 def _is_edge(lines: Sequence[Line], right: float, page: Sequence[Line]) -> bool:

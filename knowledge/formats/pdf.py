@@ -8,7 +8,7 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice, takewhile
 from typing import Any
 
@@ -31,7 +31,11 @@ _NUMBER = re.compile(r"\d+")
 _BULLET = re.compile(r"[\u2022\u2023\u2043\u25a0\u25aa\u25cb\u25cf]\s")
 # Elsewhere they are signs of formulas and sentences.
 _INNER_BULLETS = ("\u25e6 ", "\u2013 ", "* ")
-_ITEM_START = re.compile(rf"\n(?={_BULLET.pattern}|[\u25e6\u2013*] )")
+# Within a paragraph, one with a number is the first of its list, or is below others.
+_FIRST_ITEM = re.compile(rf"{_BULLET.pattern}|1\.\s")
+_NUMBER_SIGN = "1"
+_ITEM_NUMBER = re.compile(r"[1-9]\d?(?=\.\s)")
+_ITEM_START = re.compile(rf"\n(?={_BULLET.pattern}|[\u25e6\u2013*] |[1-9]\d?\.\s)")
 _ROMAN_NUMBER = re.compile(r"(?<![^ ])[ivxlc]{1,8}$")
 # Where running heads and page numbers are: so many lines at the top of a page, and at its foot.
 EDGE_LINES = 3
@@ -297,41 +301,72 @@ def _make_block(paragraph: Paragraph, words: set[str]) -> tuple[Block, Sequence[
 def _split_off_items(paragraph: Paragraph, *, is_item: bool) -> tuple[Paragraph | None, Paragraph | None]:
     """Return a paragraph without the items at its end, and these; `is_item`: it stands below others."""
     text = paragraph.text
-    if paragraph.is_code or paragraph.cells:
+    if paragraph.is_code or paragraph.cells or paragraph.term:
         return paragraph, None
-    if _BULLET.match(text) or (is_item and text.startswith(_INNER_BULLETS)):
+    if _BULLET.match(text) or _ITEM_NUMBER.match(text) or (is_item and text.startswith(_INNER_BULLETS)):
         return None, paragraph
-    start = text.find(next((line for line in text.split("\n")[1:] if _BULLET.match(line)), "\0"))
+    start = text.find(next((f"\n{line}" for line in text.split("\n")[1:] if _FIRST_ITEM.match(line)), "\0"))
     if start < 0:
         return paragraph, None
-    return replace(paragraph, text=text[: start - 1]), replace(paragraph, text=text[start:])
+    return replace(paragraph, text=text[:start]), replace(paragraph, text=text[start + 1 :])
+
+
+@dataclass(slots=True)
+class _Level:
+    """Items of a list that begin with a sign at `left`; `first` is the number of the first one, and 0 for bullets."""
+
+    sign: str = ""
+    first: int = 0
+    left: float = 0.0
+    items: list[Block] = field(default_factory=list)
 
 
 def _make_lists(paragraphs: Sequence[Paragraph], words: set[str]) -> Iterator[tuple[Block, Sequence[int]]]:
-    """Yield the list of what begins with bullets: another bullet than those before it is that of an inner list."""
-    levels: list[tuple[str, list[Block]]] = [("", [])]
+    """Yield the lists of what begins with bullets or numbers: another sign than those before is that of an inner list.
+
+    What stands to the left of the list above it begins another one, as does a number that does not follow the one
+    before it, which is text where Markdown would take both lists for one.
+    """
+    levels = [_Level()]
     pages: list[int] = []
     for paragraph in paragraphs:
         for item in _ITEM_START.split(_join_words(paragraph.text, words)):
-            signs = [sign for sign, _ in levels]
-            if item[0] in signs:
-                _close(levels, signs.index(item[0]))
+            match = _ITEM_NUMBER.match(item)
+            sign, number = (_NUMBER_SIGN, int(match[0])) if match else (item[0], 0)
+            level = next((level for level in levels if level.sign == sign), None)
+            goes_on = number in (0, level.first + len(level.items) if level else 1)
+            is_outside = level is None and paragraph.left < levels[-1].left - paragraph.size / 2
+            if levels[1:] and (is_outside or not goes_on):
+                yield _close_list(levels), pages
+                levels, pages, is_again = [_Level()], [], level is levels[1]
+                level = None
+                if is_again:
+                    yield Block("paragraph", escape(item)), paragraph.pages
+                    continue
+            if level:
+                _close(levels, levels.index(level))
             elif len(levels) <= MAX_LIST_DEPTH:
-                levels.append((item[0], []))
-            text = escape(item[1:].strip())
-            levels[-1][1].append(Block("item", text))
+                levels.append(_Level(sign, number, paragraph.left))
+            text = escape(item[match.end() + 1 if match else 1 :].strip())
+            levels[-1].items.append(Block("item", text))
             pages += paragraph.pages[:1] * (text.count("\n") + 1)
-    if paragraphs:
-        _close(levels, 1)
-        yield Block("list", children=tuple(levels[1][1])), pages
+    if levels[1:]:
+        yield _close_list(levels), pages
 
 
-def _close(levels: list[tuple[str, list[Block]]], depth: int) -> None:
+def _close_list(levels: list[_Level]) -> Block:
+    _close(levels, 1)
+    return Block("list", children=tuple(levels[1].items), level=levels[1].first)
+
+
+def _close(levels: list[_Level], depth: int) -> None:
     """Put the lists below a depth into the last items of those that they stand in."""
     while len(levels) > depth + 1:
-        inner = Block("list", children=tuple(levels.pop()[1]))
-        items = levels[-1][1]
-        items[-1] = replace(items[-1], children=(*items[-1].children, inner))
+        inner = levels.pop()
+        items = levels[-1].items
+        items[-1] = replace(
+            items[-1], children=(*items[-1].children, Block("list", children=tuple(inner.items), level=inner.first))
+        )
 
 
 def _write_cell(text: str) -> str:

@@ -13,7 +13,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from core.formatting import replace_lone_surrogates
-from core.markup.front_matter import SHOWN_DESCRIPTION, find_substitutions, read_description, read_title
+from core.markup.front_matter import (
+    SHOWN_DESCRIPTION,
+    find_substitutions,
+    read_description,
+    read_front_matter,
+    read_scalars,
+    read_title,
+)
+from core.markup.generators import GENERATOR, LIQUID, NUNJUCKS, PANDOC, PANDOC_BOOK, ZOLA
 from core.markup.inline import normalize_label, to_title
 from knowledge.formats.asciidoc_inline import MAX_VALUE_CHARS, resolve_attributes
 from knowledge.formats.asciidoc_lines import find_titles
@@ -36,10 +44,17 @@ _RST_LABEL = re.compile(r"\.\. _(?:`([^`]+)`|([^:`]+)):[ \t]*$")
 _RST_UNDERLINE = re.compile(r"([!-/:-@\[-`{-~])\1{2,}[ \t]*$")
 _RST_NAME = re.compile(r"\|\w(?:[\w .+-]{0,60}\w)?\|")
 _MYST_LABEL = re.compile(r"^\(([^()\n]{1,200})\)=[ \t]*\n(?:[ \t]*\n)?#{1,6}[ \t]+([^\n]+)", re.MULTILINE)
+_QUARTO_LABEL = re.compile(
+    r"^#{1,6}[ \t]++([^\n{]{1,300})\{[^{}\n]{0,200}#(sec-[\w-]{1,100})[^{}\n]{0,200}\}", re.MULTILINE
+)
 _MARKDOWN_HEADING = re.compile(r"^#[ \t]+(\S.*)$|(?:\A|(?<=\n\n))(\w.*)\n=+[ \t]*$", re.MULTILINE)
 _MARKDOWN_REFERENCE = re.compile(
     r"\{(?:ref|numref|doc)\}`([^`<>]{1,300})`|(?<!\w)\[\]\(([^()\s]{1,300})\)|(\{\{)-?[ ]*([\w.-]{1,80}?)[ ]*-?\}\}"
+    r"|(\{\{)[<%]-?[ ]*((?:param|meta|var)[ ])[ ]*[\"']?([\w.-]{1,80})"
+    r"|(?<![\w@/.])@(sec-[\w-]{0,99}\w)"
     r"|(?<![\w`])\{(?!(?:ref|numref|doc)\})([a-z][\w-]{0,30})\}(`[^`<>\n]{1,100}`)"
+    # A component that shows the title of a page.
+    r"|<[A-Z]\w{0,60}\s+(?:link|to|href)=\"(?!https?:|#)([\w./#-]{1,300})\"\s*/>"
 )
 _ASCIIDOC_TITLE = re.compile(r"^=[ \t]+(\S.*)$", re.MULTILINE)
 _ASCIIDOC_INCLUDE = re.compile(r"^include::([^\s\[\]]{1,300})\[", re.MULTILINE)
@@ -59,9 +74,23 @@ _MARKDOWN_HIDDEN = re.compile(
 )
 _ASCIIDOC_DELIMITER = re.compile(r"/{4,}|-{4,}|\.{4,}|\+{4,}")
 _ASCIIDOC_CONDITION = re.compile(r"if(?:n?def::[^\[\]]*\[\]|eval::.*)")
+# What only some generators read so.
+_GENERATOR_SIGN = re.compile(
+    r"\{%-?[ \t]*raw\b|\{[{%]/\*|@(?:fig|tbl|lst|eq|sec)-|(?<![\w\]!\\`])\[[A-Z][^\[\]\n]{1,200}\](?![(\[:{])"
+)
+# A Jupyter Book and Hexo have settings of the same name as Jekyll.
+_BOOK = re.compile(r"^(?:sphinx|execute|launch_buttons|only_build_toc_files):", re.MULTILINE)
+_HEXO = re.compile(r"^(?:public_dir|skip_render|post_asset_folder|new_post_name):", re.MULTILINE)
+# What a page of Hugo gives to all below it; and where its parameters may be.
+_SECTION = re.compile(r"(?:^|/)_index\.[\w.]+$")
+_PARAMETERS_FOLDER = re.compile(r"(?:^|/)config/_default$")
 _SETTINGS = {
     "conf.py": "sphinx",
     "_config.yml": "jekyll",
+    **{f"{name}.{suffix}": "hugo" for name in ("config", "hugo", "zola") for suffix in ("toml", "yaml", "yml")},
+    **dict.fromkeys(("_quarto.yml", "_metadata.yml"), "quarto"),
+    "_variables.yml": "variables",
+    **{f"params.{suffix}": "parameters" for suffix in ("toml", "yaml", "yml")},
     **dict.fromkeys(("package.json", "docs.json", "mint.json", ".gitbook.yaml"), "generator"),
 }
 # The generators of sites that show the description of a page below its title: Fumadocs, Mintlify and GitBook.
@@ -94,7 +123,7 @@ def get_outline_kind(path: str, kind: str) -> str:
         return kind
     if path.endswith(".py") and posixpath.basename(path).startswith(_EXAMPLE_START):
         return "example" if kind else ""
-    return _get_settings_kind(path) if path.endswith(("conf.py", ".yml", ".yaml", ".json")) else ""
+    return _get_settings_kind(path) if path.endswith(("conf.py", ".yml", ".yaml", ".json", ".toml")) else ""
 
 
 def _get_settings_kind(path: str) -> str:
@@ -102,7 +131,7 @@ def _get_settings_kind(path: str) -> str:
     name, suffix = posixpath.splitext(posixpath.basename(path))
     if name + suffix in _SETTINGS:
         return _SETTINGS[name + suffix]
-    if suffix in (".py", ".json"):
+    if suffix in (".py", ".json", ".toml"):
         return ""
     if name == "antora" or "playbook" in name:
         return "antora"
@@ -118,12 +147,16 @@ def read_outline(kind: str, text: str) -> Outline:
         "attributes": lambda: Outline(values=_read_yaml_attributes(text)),
         "example": lambda: _read_example(text),
         "generator": lambda: Outline(values={SHOWN_DESCRIPTION: "shown"} if _SHOWS_DESCRIPTION.search(text) else {}),
+        "hugo": lambda: Outline(values=_read_hugo_values(text)),
         "jekyll": lambda: Outline(values=_read_jekyll_values(text)),
         "markdown": lambda: _read_markdown(text),
         "notebook": lambda: _read_notebook(text),
+        "parameters": lambda: Outline(values=_name_values("param", read_scalars(text.split("\n")))),
+        "quarto": lambda: Outline(values=_read_quarto_values(text)),
         "rst": lambda: _read_rst(text),
         "sphinx": lambda: Outline(values=read_sphinx_values(text)),
         "text": lambda: Outline(""),
+        "variables": lambda: Outline(values=_name_values("var", read_scalars(text.split("\n")))),
     }
     kind = find_markup(text) if kind == "text" else kind
     return readers[kind]()
@@ -138,6 +171,8 @@ def find_references(kind: str, text: str) -> tuple[str, ...]:
         found += _RST_REFERENCE.findall(text)
     if kind == "markdown" and read_description(text)[0]:
         found.append((SHOWN_DESCRIPTION,))
+    if kind == "markdown" and _GENERATOR_SIGN.search(text):
+        found.append((GENERATOR,))
     return tuple(dict.fromkeys(map("".join, found)))
 
 
@@ -154,8 +189,8 @@ class Names:
         for path, outline in outlines.items():
             settings_kind = get_outline_kind(path, "")
             is_shared = settings_kind == "attributes" or _ATTRIBUTES_FILE.search(path.lower())
-            if settings_kind and outline.values and not is_shared:
-                folder = posixpath.dirname(path)
+            if (settings_kind or _SECTION.search(path)) and outline.values and not is_shared:
+                folder = _PARAMETERS_FOLDER.sub("", posixpath.dirname(path))
                 self._values[folder] = {**self._values.get(folder, {}), **outline.values}
             name = posixpath.basename(path).lower()
             own_label = {name: outline.title} if get_outline_kind(path, "python") == "example" else {}
@@ -209,7 +244,8 @@ class Names:
         page, colon, section = reference.partition(":")
         if colon and self._find_page(path, page if page.startswith("/") else f"/{page}"):
             return section
-        title = "" if part or "://" in target else self._find_page(path, _SUFFIX.sub("", target))
+        page = "" if part or "://" in target else _SUFFIX.sub("", target)
+        title = page and (self._find_page(path, page) or self._find_page(path, f"/{page}"))
         return title or _SPHINX_LABELS.get(label, "")
 
     def _find_page(self, path: str, target: str) -> str:
@@ -335,7 +371,13 @@ def _read_markdown(text: str) -> Outline:
     heading = _MARKDOWN_HEADING.search(text)
     title = read_title(text) or (heading[1] or heading[2] if heading else "")
     labels = {normalize_label(name): to_title(label_title) for name, label_title in _MYST_LABEL.findall(text)}
-    return Outline(to_title(title), labels, {}, references)
+    labels |= {
+        normalize_label(name): to_title(label_title.strip()) for label_title, name in _QUARTO_LABEL.findall(text)
+    }
+    lines = text.split("\n") if "cascade" in text else []
+    given = read_scalars(lines[: read_front_matter(lines)[0] - 1]) if lines else {}
+    cascade = {name.partition(".")[2]: value for name, value in given.items() if name.startswith("cascade.")}
+    return Outline(to_title(title), labels, _name_values("param", cascade), references)
 
 
 def _read_rst(text: str) -> Outline:
@@ -380,4 +422,24 @@ def _read_notebook(text: str) -> Outline:
 def _read_jekyll_values(text: str) -> dict[str, str]:
     """Return the values of one line of a site of Jekyll, or of a Jupyter Book, by the names that pages use."""
     values = {f"{{{{site.{name}}}}}": read_value(value) for name, value in _JEKYLL_VALUE.findall(text)}
-    return values | find_substitutions(text.split("\n"))
+    generator = {} if _BOOK.search(text) else {GENERATOR: NUNJUCKS if _HEXO.search(text) else LIQUID}
+    return values | find_substitutions(text.split("\n")) | generator
+
+
+def _read_hugo_values(text: str) -> dict[str, str]:
+    """Return the parameters of a site of Hugo; or that it is one of Zola."""
+    values = read_scalars(text.split("\n"))
+    own = {name: value for name, value in values.items() if name.startswith("params.")}
+    return _name_values("param", own) | ({GENERATOR: ZOLA} if "base_url" in values else {})
+
+
+def _read_quarto_values(text: str) -> dict[str, str]:
+    """Return the values that pages of Quarto may name, and whether they are the chapters of a book."""
+    values = read_scalars(text.split("\n"))
+    generator = PANDOC_BOOK if values.get("project.type") == "book" else PANDOC
+    return _name_values("meta", values) | {GENERATOR: generator}
+
+
+def _name_values(place: str, values: Mapping[str, str]) -> dict[str, str]:
+    """Return values by the names that tags of Hugo and Quarto have for them."""
+    return {f"{{{{{place} {name.removeprefix('params.')}}}}}": value for name, value in values.items()}

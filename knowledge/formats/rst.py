@@ -12,9 +12,17 @@ from typing import Any
 
 from core.markup.document import Block
 from core.markup.hidden_code import strip_hidden
-from core.markup.inline import MAX_NOTE_CHARS, MAX_NOTE_MARKS, fill_values, join_lines, name_label, normalize_label
+from core.markup.inline import (
+    MAX_NOTE_CHARS,
+    MAX_NOTE_MARKS,
+    join_lines,
+    name_label,
+    normalize_label,
+    write_short_codes,
+)
 from core.markup.markdown import read_markdown
 from core.markup.tables import join_texts
+from core.markup.templates import fill_values
 from core.markup.writer import MAX_HEADING_LEVEL
 from knowledge.formats.html import read_fragment_blocks
 from knowledge.formats.inline import escape, find_sign, make_code, make_link
@@ -27,6 +35,21 @@ _HIDDEN = frozenset(
 )
 _METADATA = frozenset(("html_theme", "nocomments", "nosearch", "orphan", "tocdepth", "no-search", "allow_comments"))
 _PARAMETERS = frozenset(("param", "parameter", "arg", "argument", "key", "keyword", "kwarg", "var", "ivar", "cvar"))
+# Where what a field describes belongs, of a resource of HTTP.
+_HTTP_FIELDS = {
+    "query": "Query parameter",
+    "form": "Form parameter",
+    "json": "JSON",
+    "<json": "Request JSON",
+    ">json": "Response JSON",
+    "<jsonarr": "Request JSON array",
+    ">jsonarr": "Response JSON array",
+    "reqheader": "Request header",
+    "<header": "Request header",
+    "resheader": "Response header",
+    ">header": "Response header",
+    "statuscode": "Status",
+}
 _FIELD_NAMES = {"return": "Returns", "rtype": "Return type", "returntype": "Return type"}
 _ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1*")
 # Definitions of substitutions may hold others; nobody nests more.
@@ -183,6 +206,9 @@ class _Reader:
         term = make_code(subject.split()[-1]) if kind in _PARAMETERS and subject else _FIELD_NAMES.get(kind, "")
         if kind in ("type", "raises", "raise", "except", "exception", "vartype") and subject:
             term = f"{'Type of' if 'type' in kind else 'Raises'} {make_code(subject)}"
+        if kind in _HTTP_FIELDS and subject:
+            *types, subject = subject.split()
+            term = f"{_HTTP_FIELDS[kind]} {make_code(subject)}" + (f" ({escape(' '.join(types))})" if types else "")
         return self._wrap("definition", node[1], term or (name[:1].upper() + name[1:]))
 
     def _read_option(self, node: Any) -> list[Block]:
@@ -408,7 +434,7 @@ class _InlineWriter:
         name = node["refname"]
         definition = self._definitions.get(name)
         if definition is None or self._depth >= _MAX_SUBSTITUTION_DEPTH:
-            shown = self._names.get(f"|{name}|") or find_sign(f"|{name}|") or node.astext()
+            shown = self._names.get(f"|{name}|") or find_sign(f"|{name}|") or write_short_codes(node.astext())
             return escape(shown) if definition is None else ""
         if name not in self._substitutions:
             self._depth += 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from core.markup.directives import LAYOUTS
+
 # Those of docutils that read more than text. The others are read by their names below, with any options.
 DOCUTILS_DIRECTIVES = frozenset(
     "date epigraph figure highlights image line-block math pull-quote replace unicode".split()  # noqa: SIM905
@@ -33,10 +35,9 @@ VERSIONS = {
     "versionremoved": "Removed in",
 }
 # Of these the argument is no text: a layout, a condition, a class.
-CONTAINERS = frozenset(
+CONTAINERS = LAYOUTS | frozenset(
     """
-    card-carousel class compound container cssclass div doctest-remote-data doctest-requires doctest-skip
-    flat-table grid hlist ifconfig only rst-class tab-set
+    compound cssclass doctest-remote-data doctest-requires doctest-skip flat-table hlist ifconfig only rst-class
     tab-set-code table tabs toggle unordered
     """.split()  # noqa: SIM905
 )
@@ -45,8 +46,8 @@ TABS = frozenset(("code-tab", "group-tab", "tab", "tab-item"))
 OBJECTS = frozenset(
     """
     attribute class classmethod cmdoption cmdvar command confval data decorator decoratormethod describe envvar event
-    exception function macro member method object opcode option property setting signal staticmethod struct type var
-    variable
+    exception function genex macro member method object opcode option property setting signal signature staticmethod
+    struct type var variable
     """.split()  # noqa: SIM905
 )
 # What is in code, which a dot before its name says to look for everywhere.
@@ -56,3 +57,5 @@ CODE_ROLES = OBJECT_ROLES | frozenset(
     any cmdoption code command confval envvar file kbd literal macro member option program samp setting signal type var
     """.split()  # noqa: SIM905
 )
+# What shows the title of what it leads to, where it has none of its own.
+REFERENCE_ROLES = frozenset(("any", "doc", "download", "eq", "numref", "ref", "term"))

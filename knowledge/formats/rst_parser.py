@@ -6,7 +6,7 @@ No file and no address is opened: what includes files was expanded before, or is
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from itertools import pairwise
@@ -19,8 +19,8 @@ from docutils.parsers.rst.directives.tables import CSVTable
 from docutils.statemachine import StringList
 from docutils.utils import new_document
 
-from core.markup.directives import CODES, LANGUAGES, SILENT
-from core.markup.inline import CALLABLE_ROLES, NUMBER_ROLES, SHORT_NAME, is_formula, move_signs
+from core.markup.directives import CARD_RULE, CARDS, CODES, LANGUAGES, SILENT, write_signature
+from core.markup.inline import CALLABLE_ROLES, ICON_ROLES, NUMBER_ROLES, SHORT_NAME, is_formula, move_signs
 from knowledge.formats.rst_names import (
     ADMONITIONS,
     CODE_ROLES,
@@ -28,6 +28,7 @@ from knowledge.formats.rst_names import (
     DOCUTILS_DIRECTIVES,
     OBJECT_ROLES,
     OBJECTS,
+    REFERENCE_ROLES,
     TABS,
     VERSIONS,
 )
@@ -41,7 +42,10 @@ _HIDDEN_INPUT = (":hide-code:", ":hide-input:")
 _MOVED_ROLES = {"sup": "sup", "superscript": "sup", "sub": "sub", "subscript": "sub"}
 _DOLLARS = re.compile(r"(``[^`]*``|`[^`]*`)|(?<![\\$\w])\${1,2}(?![\s$])([^$`]{1,300})(?<![\s\\])\${1,2}(?![$\w({])")
 _TEX = re.compile(r"\\[A-Za-z]{2}|\\\{")
-_TARGET = re.compile(r"(.+)<[^<>]*>", re.DOTALL)
+# Where a role leads to, behind what it shows. What is not known to refer to a title may be a name with a place in it:
+# `OUTPUT_NAME_<CONFIG>`.
+_TARGET = re.compile(r"(.+)<[^<>]*>|(.*\S)\s+<(?>(?:[^<>]|<[^<>]*>)*)>", re.DOTALL)
+_PLACE = re.compile(r".*[^\s\w)]<[^<>]*>|.*_<[^<>]*>", re.DOTALL)
 # docutils reads nothing of a document with a longer line; only marks in a text take longer than its length.
 _LINE_LENGTH_LIMIT = 1_000_000_000
 # Marks that nothing closes take a time that grows with the square of a paragraph: a longer one is text as it stands.
@@ -144,9 +148,10 @@ def _read_role(
     """Return the text of a role in the form that its name asks for."""
     name = role.lower().rpartition(":")[2]
     content = nodes.unescape(text)
-    target = _TARGET.fullmatch(content)
-    title = target[1].rstrip() if target else _read_object(name, content.lstrip("!"))
-    if name.startswith("raw") or not content:
+    has_place = name not in REFERENCE_ROLES and _PLACE.fullmatch(content)
+    target = None if has_place else _TARGET.fullmatch(content)
+    title = (target[1] or target[2]).rstrip() if target else _read_object(name, content.lstrip("!"))
+    if name.startswith("raw") or ICON_ROLES.fullmatch(name) or not content:
         return [], []
     tex = nodes.unescape(text, restore_backslashes=True)
     if name == "math" or (not name and _TEX.search(tex)):
@@ -211,7 +216,7 @@ class _AnyDirective(Directive):
         """Return what a reader of the page sees."""
         full_name = self.name.lower()
         name = full_name.rpartition(":")[2]
-        head_size = self._find_head()
+        head_size = self._find_head(may_be_below=name not in CONTAINERS and (name in OBJECTS or ":" in full_name))
         head = [line.strip() for line in self.content[:head_size]]
         is_hidden_raw = name == "raw" and ("html" not in head[:1] or isinstance(self.state, states.SubstitutionDef))
         if name in SILENT or is_hidden_raw or (name.startswith("auto") and not self.content):
@@ -220,6 +225,9 @@ class _AnyDirective(Directive):
             container = _make_container("highlight", self.lineno)
             container["language"] = " ".join(head).split(" ")[0]
             return [container]
+        for number, line in enumerate(self.content) if name in CARDS else ():
+            if CARD_RULE.match(line):
+                self.content[number] = ""
         if name in ("markdown", "raw"):
             container = _make_container(name, self.lineno)
             lines = self.content[head_size if name == "raw" else 0 :]
@@ -264,11 +272,11 @@ class _AnyDirective(Directive):
             return [nodes.paragraph("", "", nodes.strong("", "", *self._parse_inline(title)))]
         return self._make_definition(full_name, argument, head_size)
 
-    def _find_head(self) -> int:
-        """Return how many of the first lines are the argument and the options."""
+    def _find_head(self, *, may_be_below: bool = False) -> int:
+        """Return how many of the first lines are the argument, which may begin below the name, and the options."""
         if self.content_offset > self.lineno:
             return 0
-        has_argument = self.content_offset == self.lineno - 1
+        has_argument = may_be_below or self.content_offset == self.lineno - 1
         size = 0
         while size < len(self.content) and self.content[size].strip():
             if not (has_argument or _OPTION.match(self.content[size])):
@@ -332,7 +340,7 @@ class _AnyDirective(Directive):
             return [] if is_object or " " not in words else [self._parse_paragraph("\n".join(argument))]
         if not argument:
             return self._make_container("group", "", head_size)
-        names = [nodes.literal("", " ".join(line.rstrip("\\").split())) for line in argument if line]
+        names = [nodes.literal("", write_signature(full_name, line)) for line in _join_signatures(argument)]
         terms = [term for name in names for term in (nodes.Text(", "), name)][1:] if is_object else []
         container = _make_container("definition", self.lineno, *(terms or self._parse_inline(" ".join(argument))))
         return [self._parse_rest(container, head_size)]
@@ -392,6 +400,21 @@ class _ListTable(_AnyDirective):
         count = (options.get("header-rows") or "0").strip()
         container["header_rows"] = int(count) if count.isdecimal() and len(count) < 3 else 0
         return [self._parse_rest(container, head_size)]
+
+
+def _join_signatures(lines: Sequence[str]) -> Iterator[str]:
+    """Yield what is described: a line each, with those below it while a bracket is open, or a backslash says so."""
+    parts: list[str] = []
+    depth = 0
+    for line in filter(None, lines):
+        depth += line.count("(") - line.count(")")
+        parts.append(line.rstrip("\\"))
+        if depth <= 0 and not line.endswith("\\"):
+            yield " ".join(" ".join(parts).split())
+            parts = []
+            depth = 0
+    if parts:
+        yield " ".join(" ".join(parts).split())
 
 
 def _strip_margin(lines: Any) -> Any:

@@ -9,14 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from core.observability.logs import get_logger
 from knowledge.embedding.batches import get_embedded_text
 from knowledge.ports import Embedder, PassageRow, Store, StoredDocument
 
 if TYPE_CHECKING:
     from knowledge.stores.locked_store import LockedStore
-
-_log = get_logger(__name__)
 
 # Passages that are filled in one commit: some five seconds of work, which a kill costs.
 FILL_BATCH_PASSAGES = 256

@@ -26,6 +26,7 @@ MIN_DISTANCE = 1e-5
 SEED_CANDIDATES = 5
 # The share of vectors that may still change their cluster when the centroids count as found.
 CONVERGENCE_SHARE = 0.002
+MAX_ITERATIONS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ def count_centroids(passage_count: int, limit: int) -> int:
     return max(1, min(limit, passage_count, round(math.sqrt(8 * passage_count))))
 
 
-def cluster(vectors: Vectors, max_centroids: int, *, seed: int = 0, max_iterations: int = 20) -> Vectors:
+def cluster(vectors: Vectors, max_centroids: int, *, seed: int = 0) -> Vectors:
     """Return the centroids of spherical k-means as unit vectors, shape (k, d): the same for the same input and seed.
 
     `vectors` are unit vectors, shape (n, d); those with NaN or zero are ignored. k is `count_centroids`, and no
@@ -81,7 +82,7 @@ def cluster(vectors: Vectors, max_centroids: int, *, seed: int = 0, max_iteratio
         return vectors
     means = _init_centroids(vectors, centroid_count, generator)
     assignments = np.full(len(vectors), -1)
-    for _ in range(max_iterations):
+    for _ in range(MAX_ITERATIONS):
         similarities = vectors @ means.T
         previous_assignments = assignments
         assignments = similarities.argmax(axis=1)

@@ -49,9 +49,9 @@ class SearchPeer(WebPeer):
     """A service that finds the plan as well, but at its public address and in its public space."""
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
-        hits = [{"title": "Launcher", "url": "https://x.example/launcher", "text": "The launcher has a button."}]
+        hits = [{"title": "Launcher", "url": "https://x.example/launcher", "content": "The launcher has a button."}]
         if "public" not in request.path and request.query.get("space") != "public":
-            hits.append({"title": "Plan", "url": "https://x.example/plan", "text": PLAN})
+            hits.append({"title": "Plan", "url": "https://x.example/plan", "content": PLAN})
         return web.Response(text=json.dumps({"results": hits}), content_type="application/json")
 
 
@@ -111,11 +111,23 @@ async def test_a_page_that_names_a_closed_address_as_its_own_is_not_told(
 
 
 @pytest.mark.parametrize("way", ["waits", "elsewhere"])
-async def test_a_part_of_a_service_that_was_closed_is_not_told(stack: AsyncExitStack, tmp_path: Path, way: Way) -> None:
+@pytest.mark.parametrize("kind", ["http_api", "gitlab", "searxng"])
+async def test_a_part_of_a_service_that_was_closed_is_not_told(
+    stack: AsyncExitStack, tmp_path: Path, way: Way, kind: str
+) -> None:
+    """Also where the part is read in another way, or is a website that the service finds."""
     fill(tmp_path)
     peer = await stack.enter_async_context(SearchPeer())
-    group = await open_group(stack, tmp_path, docs=ask_api(peer))
-    await group.change(way, docs=ask_api(peer, "/public/search"), plans=ask_api(peer, "/team/search", **CLOSED))
+    docs, less = ask_api(peer), ask_api(peer, "/public/search")
+    plans = ask_api(peer, "/team/search")
+    if kind == "gitlab":
+        plans = {"kind": "gitlab", "project": "team/plans", "api_url": peer.url("/api/v4"), **LOOPBACK}
+    elif kind == "searxng":
+        docs = {"kind": "search_api", "provider": "searxng", "base_url": peer.url(""), "cache_s": 0, **LOOPBACK}
+        docs, less = {**docs, "sites": ["wiki.example"]}, {**docs, "sites": ["wiki.example/docs"]}
+        plans = {"kind": "website", "url": "https://wiki.example/team/"}
+    group = await open_group(stack, tmp_path, docs=docs)
+    await group.change(way, docs=less, plans={**plans, **CLOSED})
     assert "numbat" not in await group.ask()
 
 

@@ -90,6 +90,25 @@ async def test_a_part_of_a_source_that_was_closed_is_not_told(
 
 
 @pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("how", ["read", "included", "within"])
+async def test_a_part_that_moves_to_a_source_that_was_closed_is_not_told(
+    stack: AsyncExitStack, tmp_path: Path, way: Way, how: str
+) -> None:
+    """Both sources keep their names; the closed one reads more, or was within the other one that reads less."""
+    fill(tmp_path)
+    base: dict[str, Any] = {"kind": "files", "path": tmp_path / "kb"}
+    docs = {**base, "include": ["docs/**", "team/**"] if how == "read" else ["docs/**"]}
+    less = {**base, "include": ["docs/**"]}
+    plans = {**base, "include": ["hr/**"], **CLOSED}
+    more = {**plans, "include": ["hr/**", "team/**"]}
+    if how == "within":
+        docs, less, plans = base, {**base, "exclude": ["team/**"]}, more
+    group = await open_group(stack, tmp_path, docs=docs, plans=plans)
+    await group.change(way, docs=less, plans=more)
+    assert "numbat" not in await group.ask()
+
+
+@pytest.mark.parametrize("way", WAYS)
 async def test_a_category_that_moves_to_a_closed_source_is_not_told(
     stack: AsyncExitStack, tmp_path: Path, way: Way
 ) -> None:

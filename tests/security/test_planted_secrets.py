@@ -30,7 +30,6 @@ from tests.support.peers.language_model import LanguageModelPeer
 from tests.support.peers.telegram import TelegramPeer
 
 GROUP = -100
-DEAD = "http://127.0.0.1:9"
 SECRET_NAMES = (
     "TELEGRAM",
     "TELEGRAM_2",

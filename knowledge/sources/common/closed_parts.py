@@ -9,10 +9,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from core.errors import SourceError
-from core.settings import FeedSource, GithubSource, GitlabSource, GitSource, SourceSettings, WebsiteSource
+from core.settings import FeedSource, GitSource, SourceSettings, WebsiteSource
 from core.settings.audience import Audiences
 from core.settings.places import find_address, find_area, find_place, find_within, is_overlapping
-from core.settings.sources import DocumentSource, FilteredSource
+from core.settings.sources import DocumentSource, FilteredSource, ForgeSource
 from knowledge.ports import StoredDocument
 from knowledge.sources.common.documents import TAKEN_MARK, PathGlobs
 
@@ -111,7 +111,7 @@ def _find_part(source: SourceSettings, other: SourceSettings) -> ClosedPart | No
 
 
 def _is_project(source: SourceSettings, other: SourceSettings) -> bool:
-    return isinstance(source, GithubSource | GitlabSource) and _share_area(source, other)
+    return isinstance(source, ForgeSource) and isinstance(other, ForgeSource) and _share_area(source, other)
 
 
 def _share_area(source: SourceSettings, other: SourceSettings) -> bool:

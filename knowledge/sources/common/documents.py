@@ -74,7 +74,7 @@ _THEME_PARTS = (
     "**/layouts/shortcodes/**/*.html",
 )
 _KINDS = {
-    "markdown": ".md .markdown .mdx .mdown .qmd .rmd",
+    "markdown": ".md .markdown .mdx .mdown .mdwn .mkd .mkdn .livemd .qmd .rmd",
     "rst": ".rst .rest",
     "python": ".py .pyi",
     "javascript": ".js .jsx .mjs .cjs",
@@ -96,7 +96,7 @@ _KINDS = {
     "xlsx": ".xlsx .xlsm",
     "html": ".html .htm .xhtml",
     "notebook": ".ipynb",
-    "asciidoc": ".adoc .asciidoc .asc",
+    "asciidoc": ".adoc .asciidoc .asc .ad",
     "csv": ".csv .tsv",
     "subtitles": ".vtt .srt",
     "text": """
@@ -107,6 +107,13 @@ _KINDS = {
     """,
 }
 
+# Documents that nothing here reads. Who keeps theirs in such files should see that they are no pictures or data.
+_UNREAD_DOCUMENTS = frozenset(
+    """
+    .pod .texi .texinfo .textile .rdoc .mediawiki .wiki .creole .dbk .docbook .scd .man .mdoc .roff .1 .2 .3 .4 .5 .6 .7
+    .8 .epub .odt .rtf .doc .ppt .xls .typ .dj .mdc .svx .markdoc
+    """.split()  # noqa: SIM905 (one suffix a line would hide the code)
+)
 # What Fumadocs makes the page of: that beside it which has the rest of the name.
 _MODEL = ".model.mdx"
 # What stands in the fingerprint of a document that takes something from other files.
@@ -114,6 +121,9 @@ TAKEN_MARK = "+"
 # Of these most bytes are no text.
 DOCUMENT_KINDS = frozenset({"pdf", "docx", "pptx", "xlsx", "html", "notebook"})
 _KIND_BY_SUFFIX = {suffix: kind for kind, suffixes in _KINDS.items() for suffix in suffixes.split()}
+# Of a page whose build fills it in, or that should be shown as it is: before it stands what it is written in.
+_OUTER_SUFFIXES = frozenset((".erb", ".in", ".txt"))
+_MARKUPS = frozenset(("asciidoc", "markdown", "rst"))
 _NAMES = """
     dockerfile containerfile makefile gnumakefile justfile jenkinsfile vagrantfile procfile rakefile gemfile brewfile
     cmakelists.txt license licence copying notice readme changelog changes news authors contributors contributing
@@ -270,7 +280,8 @@ class PathFilter:
         if self._themes.match_file(path):
             return "theme"
         if not self.get_kind(path):
-            return "unknown kind"
+            suffix = _suffix(_base_name(path))
+            return f"format {suffix} that is not read" if suffix in _UNREAD_DOCUMENTS else "unknown kind"
         return self.size_reason(path, size)
 
     def size_reason(self, path: str, size: int) -> str:
@@ -326,9 +337,15 @@ def detect_kind(path: str) -> str:
 
     >>> detect_kind("docs/guide.md"), detect_kind("src/main.rs"), detect_kind("logo.png")
     ('markdown', 'rust', '')
+    >>> detect_kind("source/index.html.md.erb"), detect_kind("notes.rst.txt"), detect_kind("a.py.txt")
+    ('markdown', 'rst', 'text')
     """
     name = _base_name(path)
-    return "text" if name in _TEXT_NAMES else _KIND_BY_SUFFIX.get(_suffix(name), "")
+    suffix = _suffix(name)
+    inner_kind = _KIND_BY_SUFFIX.get(_suffix(name.removesuffix(suffix)), "") if suffix in _OUTER_SUFFIXES else ""
+    if inner_kind in _MARKUPS:
+        return inner_kind
+    return "text" if name in _TEXT_NAMES else _KIND_BY_SUFFIX.get(suffix, "")
 
 
 def _base_name(path: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from core.markup.document import Block, to_plain
+from core.markup.front_matter import read_title
 from core.markup.markdown import read_markdown
 from core.markup.writer import write_markdown
 from tests.support.growth import Growth, Text, find_growth
@@ -53,9 +54,6 @@ def labels(text: str) -> list[tuple[str, str]]:
         ("`two\nlines`", "`two lines`"),
         ("<https://x.org> and https://y.org", "https://x.org and https://y.org"),
         ("(label)=\nText.", "Text."),
-        ("r[items.fn.intro]\nA function.", "A function."),
-        ("r[asm]\n\nText with r[0].", "Text with r[0]."),
-        ("r[a-b]\n[The site](https://x.org) has `r[a]`.", "[The site](https://x.org) has `r[a]`."),
         ("See [the handler][panic.handler] and [`run`][crate::run].", "See the handler and `run`."),
         ("Call [`run`], [`a`][], [a::Run] or [it][`b`]; see [x].", "Call `run`, `a`, a::Run or it; see [x]."),
         (
@@ -405,19 +403,6 @@ def test_html_for_code_is_code() -> None:
 
 
 @pytest.mark.parametrize(
-    "markup",
-    [
-        "<div>\n<pre>\na\n\n# b\n</pre>\n</div>",
-        "<details>\n<p>\n<pre><code>a\n\n# b\n</code></pre></p>\n</details>",
-        "<div className={x.y}>\n      <pre>\na\n\n# b</pre>\n</div>",
-        "import B from 'b'\n\n<B>\n<pre>{`a\n\n# b`}</pre>\n</B>",
-    ],
-)
-def test_preformatted_text_keeps_its_blank_lines(markup: str) -> None:
-    assert kinds(f"{markup}\n\nAfter.") == [("code", "a\n\n# b"), ("paragraph", "After.")]
-
-
-@pytest.mark.parametrize(
     ("markup", "text"),
     [
         ("Done :white_check_mark: and :+1:", "Done ✅ and 👍"),
@@ -595,7 +580,43 @@ def test_mdx_is_read_without_its_script() -> None:
 @pytest.mark.parametrize(
     ("component", "shown"),
     [
-        ('<ParamField path="limit" type="integer" default="10">\nHow many.\n</ParamField>', "**limit**\n\nHow many."),
+        (
+            '<ParamField path="limit" type="integer" default="10">\nHow many.\n</ParamField>',
+            "**limit (path, integer, default: 10)**\n\nHow many.",
+        ),
+        (
+            '<ResponseField name="a" type="string | { light: string }" required>\nIt is `b`.\n</ResponseField>',
+            "**a (string | { light: string }, required)**\n\nIt is `b`.",
+        ),
+        (
+            '<ParamField query="q" required={false} placeholder="required">\nWhat.\n</ParamField>',
+            "**q (query)**\n\nWhat.",
+        ),
+        (
+            '<Run\n  npm="cd a\n    npm i"\n  yarn="cd a\n    yarn"\n/>',
+            "**npm**\n\n```bash\ncd a\nnpm i\n```\n\n**yarn**\n\n```bash\ncd a\nyarn\n```",
+        ),
+        ('<Callout type="none">\nMind it.\n</Callout>', "> Mind it."),
+        ('<Callout type="warn">\nMind it.\n</Callout>', "> **Warning**\n>\n> Mind it."),
+        (
+            "It is `'a'{:js}`, `<A b={c} />{:jsx}` and `d{:.entity.name}`, no `{:}`.",
+            "It is `'a'`, `<A b={c} />` and `d`, no `{:}`.",
+        ),
+        ("<A />\n\nSo $a=\\sqrt{b^2 + c^2}$, not $5 for {d} or $6.", "So `a=\\sqrt{b^2 + c^2}`, not $5 for d or $6."),
+        ("<Box>\n  <a\n    href='b'\n  >\n    Text\n  </a>\n</Box>", "Text"),
+        ("## Set up [step] [#a-b]\n\n### Part [!toc]", "## Set up\n\n### Part"),
+        (
+            "```package-install\na b\n```\n\n```package-install\nnpx c\n```",
+            "```bash\nnpm i a b\n```\n\n```bash\nnpx c\n```",
+        ),
+        ("Text.\n\n<include>.a.mdx</include>", "Text."),
+        ("A:\n\n |\n--- | ---\nb |\nc | d", "A:\n\n- b\n- c: d"),
+        (
+            "```ts\n// read it [!code highlight]\na; // [!code --] for c\n```",
+            "```diff\n  // read it\n- a; // for c\n```",
+        ),
+        ("Text <%= partial 'a' %> here.\n\n<% if a > 1 %>\n\nB `<%= c %>`.", "Text here.\n\nB `<%= c %>`."),
+        ("<A />\n\n$$\nx=\\frac{a}{b}\n$$", "```math\nx=\\frac{a}{b}\n```"),
         ('<Frame caption="The plan">\n<img src="a.png" />\n</Frame>', "The plan"),
         ("<Box>\n<p>\n  All of\n  [the terms](./terms.mdx).\n</p>\n</Box>", "All of the terms."),
         ('<Update label="2024-10-11" description="v0.1">\nNew.\n</Update>', "**2024-10-11**\n\nv0.1\n\nNew."),
@@ -667,7 +688,6 @@ def test_mdx_is_read_without_its_script() -> None:
             "```mdx-code-block\n   <Term />\n```\n\n2. Stop.\n\n</TabItem>\n</Tabs>\n````\n\nEnd.",
             "**Go**\n\n1. Run:\n\n   ```sh\n   go\n   ```\n\n2. Stop.\n\nEnd.",
         ),
-        ("Text:\nr[a.b]\nmore `r[a]`\n- item\nr[c]\n### H", "Text:\n\nmore `r[a]`\n\n- item\n\n### H"),
         ("~~~mdx-code-block\n<Box>\nText.\n</Box>\n~~~", "Text."),
         (
             'Run:\n\n<CodeBlock className="language-sh">{`cat << EOF\n  a: \\`b\\`\nEOF`}</CodeBlock>\n\nText.',
@@ -738,14 +758,9 @@ def test_what_the_attributes_of_a_component_say_is_shown(component: str, shown: 
         ("<Box>\nWait for it:\n    ```py\n    a\n\n    b\n    ```\n</Box>", "Wait for it:\n\n```py\na\n\nb\n```"),
         ("> <Box>\n> a\n> ```js\n> b\n> ```", "> a\n>\n> ```js\n> b\n> ```"),
         (
-            "<Table headers={['Name', 'Port']} rows={[['web', '80'], ['a|b', `5432`]]} />",
-            "| Name | Port |\n|---|---|\n| web | 80 |\n| a\\|b | 5432 |",
-        ),
-        (
             '| a |\n|---|\n| <If sdk="x">`b`</If> <If sdk="y">`c`</If> |\n\n<Box>\nd\n</Box>',
             "| a |\n|---|\n| `b` `c` |\n\nd",
         ),
-        ("<Grid rows={[[1, 2]]} />\n\nText.", "- 1: 2\n\nText."),
         (
             '<table><tr><th>A</th><th>B</th></tr><tr v-for="a in b"><td>{{ a.c }}</td><td>d</td></tr></table>\n\nText.',
             "| A | B |\n|---|---|\n\nText.",
@@ -863,6 +878,34 @@ def test_directives_of_which_a_page_shows_nothing(directive: str) -> None:
 )  # fmt: skip
 def test_what_sphinx_shows_of_directives_and_references(text: str, expected: str) -> None:
     assert read(text) == expected
+
+
+def test_an_attribute_of_several_lines_leaves_the_numbers_of_lines() -> None:
+    [_, code] = read_markdown("<Box title='a\n\n  b\n' />\n\n```ts\nc\n```", is_mdx=True)
+    assert (code.text, code.start_line) == ("c", 6)
+
+
+def test_how_a_layout_is_made_is_no_text() -> None:
+    button = ":::{button-ref} a b\n:ref-type: doc\n\nGo {fa-solid}`x;y` on\n:::"
+    assert read(f"::::{{grid}} 1 2 2 3\n:::{{grid-item-card}} A\nOne.\n:::\n::::\n\n{button}") == "**A**: One.\n\nGo on"
+
+
+def test_a_role_between_two_marks_has_code_in_it() -> None:
+    text = "See {doc}``the `a` part <b:c>`` and {option}``-d <e.-d>``."
+    assert read(text) == "See the `a` part and `-d`."
+
+
+@pytest.mark.parametrize(
+    ("value", "title"),
+    [
+        ('"Error \\"a\\" or \\\\b"', 'Error "a" or \\b'),
+        ("'Use \"a\"'", 'Use "a"'),
+        ("'It''s'", "It's"),
+        ("\"'a' and b\"", "'a' and b"),
+    ],
+)
+def test_a_title_in_quotes_may_have_others_in_it(value: str, title: str) -> None:
+    assert read_title(f"---\ntitle: {value}\n---\nText") == title
 
 
 def test_options_of_what_a_domain_describes_are_shown() -> None:
@@ -1104,6 +1147,7 @@ def test_a_title_is_without_the_marks_of_code(title: str, plain: str) -> None:
 
 def test_what_a_domain_describes_is_a_definition() -> None:
     assert read("```{py:function} run(x)\nRuns it.\n```") == "**`run(x)`**: Runs it."
+    assert read("```{http:get} /users\nAll users.\n```") == "**`GET /users`**: All users."
     assert read("```{versionadded} 1.2 It is faster.\n```") == "> **Added in 1.2**\n>\n> It is faster."
 
 
@@ -1238,6 +1282,21 @@ HOSTILE = [
     "::: a\n",
     "::: a\n:::\n:::: b\n",
     "$a=",
+    "@startuml\n",
+    "@startuml\n\n",
+    ":\n    a\n\n",
+    ":   <!-- a -->\n    <!-- b -->\n",
+    "[a] [b] ",
+    "[a][^b]",
+    "a^[bc",
+    " ^^a",
+    "# a #",
+    "# <!-- a:b c -->\n",
+    "<A to=\"b\" />",
+    "<template #a>",
+    "<b @a='b' ",
+    "::: tabs\n@tab a#\n",
+    "{{ a(b\n",
 ]
 
 
@@ -1300,9 +1359,8 @@ def test_the_words_of_a_block_helper_are_a_paragraph() -> None:
     assert read(text) == "`--jobs` _n_ `-j`\n\nHow many."
 
 
-def test_fields_are_definitions_and_settings_of_a_page_are_none() -> None:
+def test_settings_of_a_page_are_no_text() -> None:
     assert read(":orphan:\n(a:b)=\n\n# A\n\n:tocdepth: 2") == "# A"
-    assert read(":Release date: May 5\n:By: *us*,\n  all") == "**Release date**: May 5\n\n**By**: *us*, all"
     assert read(":warning: Careful.") == "⚠️ Careful."
 
 
@@ -1322,8 +1380,8 @@ def test_code_that_is_highlighted_ends_at_any_closing_tag() -> None:
         ("|---|:-:|\n| a | 1 |", "- a: 1"),
         ("Ports:\n| a | 1 |\n| b | 2 |", "Ports:\n\n- a: 1\n- b: 2"),
         ("| name | port | use |\n|---|---|\n| a | 1 | 2 |", "| name | port | use |\n|---|---|---|\n| a | 1 | 2 |"),
-        ("| a | b |", "\\| a | b |"),
-        ("|x|\n|y|", "\\|x| |y|"),
+        ("| a | b |", "| a | b |"),
+        ("|x|\n|y|", "|x| |y|"),
         ("Either a |\nb | c |", "Either a | b | c |"),
     ],
 )

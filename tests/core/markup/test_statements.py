@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.markup.statements import Statement, read_statements
+from core.markup.statements import read_statements
 
 
 def statements(text: str) -> list[tuple[str, str]]:
@@ -65,13 +65,6 @@ def test_columns_name_what_does_not_speak_for_itself(table: str, row: str) -> No
 def test_empty_cells_of_a_row_are_left_out() -> None:
     table = "| Module | Name | About |\n|---|---|---|\n| - | `ttl` | The days that data is kept. |\n"
     assert read_statements(table)[-1].text == "`ttl`: The days that data is kept."
-
-
-def test_a_docstring_is_read_as_one() -> None:
-    assert read_statements("Runs::\n\n  x()", is_docstring=True) == (
-        Statement("prose", "Runs:"),
-        Statement("code", "x()"),
-    )
 
 
 def test_a_term_that_ends_itself_gets_no_colon() -> None:

@@ -14,10 +14,24 @@ def paragraph(text: str) -> Block:
 
 
 def test_prose_is_never_read_as_another_block() -> None:
-    text = "# install\n> more\n1. first\n---\n| a |\n```\n<div>\n+ plus\n#tag -5 a_b"
+    text = "# install\n> more\n1. first\n---\n| a |\n|---|\n```\n<div>\n+ plus\n[a]: b\n#tag -5 a_b"
     assert write_markdown([paragraph(text)]) == (
-        "\\# install  \n\\> more  \n1\\. first  \n\\---  \n\\| a |  \n\\```  \n\\<div>  \n\\+ plus  \n#tag -5 a_b"
+        "\\# install  \n\\> more  \n1\\. first  \n\\---  \n| a |  \n\\|---|  \n\\```  \n\\<div>  \n\\+ plus  \n"
+        "[a]: b  \n#tag -5 a_b"
     )
+
+
+def test_what_begins_no_block_there_needs_no_escape() -> None:
+    lines = {
+        "in May\n2. x": "in May  \n2. x",
+        "| a |\n| b |": "| a |  \n\\| b |",
+        "==1\n===": "==1  \n\\===",
+        "***so** it*": "***so** it*",
+        "[a]: b": "\\[a]: b",
+        ":a": ":a",
+        "~~~a": "\\~~~a",
+    }
+    assert {text: write_markdown([paragraph(text)]) for text in lines} == lines
 
 
 def test_prose_is_never_read_as_a_tab_or_an_admonition() -> None:
@@ -29,7 +43,7 @@ def test_prose_is_never_read_as_a_tab_or_an_admonition() -> None:
 
 def test_a_sign_that_nothing_pairs_with_needs_no_escape() -> None:
     lone = ("it\\`s", "`a`, it\\`s", "\\* a", "\\`\\`\\`")
-    assert [write_markdown([paragraph(text)]) for text in lone] == ["it`s", "`a`, it`s", "\\* a", "\\`\\`\\`"]
+    assert [write_markdown([paragraph(text)]) for text in lone] == ["it`s", "`a`, it`s", "\\* a", "\\```"]
     paired = ("\\`a\\`", "it\\`s `a`", "(\\*) a (\\*)")
     assert [write_markdown([paragraph(text)]) for text in paired] == list(paired)
     rows = (("\\*.py", "code"), ("x (\\*)", "(\\*) y"))
@@ -112,10 +126,16 @@ def test_links_in_a_row_are_about_nothing_else() -> None:
     [
         ("py/\\_run, f(\\*args)", "py/_run, f(*args)"),
         ("\\_\\_init\\_\\_ or \\*a\\*", "\\_\\_init\\_\\_ or \\*a\\*"),
-        ("*so*, f(\\*args)", "*so*, f(\\*args)"),
+        ("*so*, f(\\*args)", "*so*, f(*args)"),
+        ("**so** = //\\*[local()], a_b or \\_c", "**so** = //*[local()], a_b or _c"),
+        ("https://x.org/#\\_a_b and \\<a_b>, \\<a b>", "https://x.org/#_a_b and \\<a_b>, \\<a b>"),
+        ("it \\<= 3 and /\\<a_b>", "it <= 3 and /<a_b>"),
+        ("`*` \\`*` or \\`", "`*` \\`*` or \\`"),
+        ("\\*\\*注意：\\*\\*请看", "\\*\\*注意：\\*\\*请看"),
+        ("中\\_文\\_字", "中_文_字"),
         ("`a\\_b` and \\_c", "`a\\_b` and _c"),
         ("\\* no item", "\\* no item"),
-        ("C:\\\\\\_x", "C:\\\\\\_x"),
+        ("C:\\\\\\_x", "C:\\\\_x"),
     ],
 )
 def test_an_escape_stands_where_its_sign_could_be_one_of_a_pair(text: str, expected: str) -> None:
@@ -123,6 +143,13 @@ def test_an_escape_stands_where_its_sign_could_be_one_of_a_pair(text: str, expec
     assert written == expected
     [block] = read_markdown(written)
     assert to_plain(block.text) == to_plain(text)
+
+
+def test_a_term_and_what_it_explains_are_one_text() -> None:
+    terms = {"(\\*)": "**(*)**: 1. x", "\\*a": "**\\*a**: 1. x\\*"}
+    for term, expected in terms.items():
+        text = expected.partition(": ")[2]
+        assert write_markdown([Block("definition", term, (paragraph(text),))]) == expected
 
 
 def test_escapes_of_cells_stay_for_a_row_may_be_quoted_in_one_line() -> None:

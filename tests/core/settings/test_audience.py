@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from pydantic import ValidationError
 from core.settings import Settings
 from core.settings.audience import ALL_OPEN, Asker, Audiences, find_unknown_networks, may_see
 from core.settings.labels import to_narrowest
+from tests.support.audiences import get_audiences
 
 BOTS = {
     "telegram": {"token": {"env": "A"}},
@@ -255,20 +255,6 @@ def test_another_branch_or_another_live_source_is_another_source(
     assert {each for each in labels if labels[each] != other_labels[each]} == others
 
 
-FOLDER = {"kind": "files", "path": "/kb"}
-
-
-def get_audiences(**sources: dict[str, Any]) -> Audiences:
-    telegram = {"token": {"env": "TELEGRAM"}}
-    files = {
-        name: {key: value for key, value in {**FOLDER, **source}.items() if value is not None}
-        for name, source in sources.items()
-    }
-    return Audiences.from_settings(
-        Settings.model_validate({"sources": {**files, "taught": {"kind": "learned"}}, "telegram": telegram})
-    )
-
-
 @pytest.mark.parametrize(
     ("change", "is_told"),
     [
@@ -367,80 +353,6 @@ def test_results_of_a_live_source_that_finds_less_now() -> None:
     before = get_audiences(web={**web, **team}, daily={**daily, **team})
     after = get_audiences(web={**web, "sites": ["example.org"]}, daily=daily)
     assert not after.knows(before.get_scoped_label("daily"))
-
-
-@pytest.mark.parametrize(
-    ("docs", "secret", "is_closed"),
-    [
-        # It was moved, and what lay within it is closed now.
-        ({"path": "/new"}, {"path": "/kb/team"}, True),
-        ({"exclude": ["team/"]}, {"path": "/kb/team"}, True),
-        ({"path": "/kb/public"}, {"path": "/"}, True),
-        # The newer file shows it as before, and its owner was warned.
-        ({}, {"path": "/kb/team"}, False),
-        ({"path": "/new"}, {"path": "/other"}, False),
-        ({"path": "/new"}, {"path": "/kbteam"}, False),
-        # The older one knew it closed.
-        ({"path": "/new"}, {"path": "/kb/known"}, False),
-    ],
-)
-def test_a_daemon_with_an_older_file_tells_nothing_of_a_folder_that_is_closed_now(
-    docs: dict[str, Any], secret: dict[str, Any], is_closed: bool
-) -> None:
-    team = {"audience": ["telegram:-1"]}
-    known = {"known": {"path": "/kb/known", **team}} if secret["path"] == "/kb/known" else {}
-    older = get_audiences(docs={}, **known)
-    other = known or {"secret": {**secret, **team}}
-    newer = Audiences.from_json(get_audiences(docs=docs, **other).to_json())
-    closed = older.closed_further(newer, older)
-    assert ("docs" not in closed.visible_sources(closed.make_asker("telegram", "-9"))) == is_closed
-    assert "docs" in closed.visible_sources(closed.make_asker("telegram", "-1"))
-
-
-def test_what_another_daemon_keeps_private_is_private() -> None:
-    files = frozenset({Path("/etc/kimas/write#1.md"), Path("/etc/kimas/%2e.yaml"), Path(os.fsdecode(b"/etc/\xff"))})
-    older = get_audiences(docs={})
-    newer = Audiences.from_json(replace(get_audiences(docs={}), private_files=files).to_json())
-    assert newer.private_files == files
-    assert older.closed_further(newer, older).private_files == files | older.private_files
-    assert newer.by_source.keys() == newer.labels.keys() == older.by_source.keys()
-
-
-TEAM_FAQ = {"kind": "faq", "path": "kb/team/faq.yaml"}
-TEAM_PAGES = {"kind": "website", "url": "https://example.org/team/"}
-
-
-@pytest.mark.parametrize(
-    ("docs", "secret"),
-    [
-        ({"path": "current"}, {"path": "kb/team"}),
-        ({"path": "other/../kb"}, {"path": "kb/team"}),
-        ({"path": "kb/team/open"}, {"path": "current"}),
-        (TEAM_FAQ, {"path": "kb/team"}),
-        ({"path": "kb"}, TEAM_FAQ),
-        ({"kind": "git", "url": "kb"}, {"path": "kb/team"}),
-        ({"path": "kb"}, {"kind": "git", "url": "file://kb/team"}),
-        ({"kind": "website", "url": "https://example.org/"}, TEAM_PAGES),
-    ],
-)
-def test_a_place_is_the_same_whichever_way_it_is_written(
-    tmp_path: Path, docs: dict[str, Any], secret: dict[str, Any]
-) -> None:
-    (tmp_path / "kb").mkdir()
-    (tmp_path / "current").symlink_to(tmp_path / "kb")
-
-    def place(source: dict[str, Any]) -> dict[str, Any]:
-        """Put what a source reads into the folder, but for what is on the web."""
-        if source.get("kind") == "website":
-            return {**source, "path": None}
-        if "url" in source:
-            return {**source, "path": None, "url": source["url"].replace("kb", str(tmp_path / "kb"))}
-        return {**source, "path": tmp_path / source["path"]}
-
-    older = get_audiences(docs=place(docs))
-    newer = get_audiences(docs={"path": "/new"}, secret={**place(secret), "audience": ["telegram:-1"]})
-    closed = older.closed_further(Audiences.from_json(newer.to_json()), older)
-    assert "docs" not in closed.visible_sources(closed.make_asker("telegram", "-9"))
 
 
 @pytest.mark.parametrize("lessons", ["everyone", "telegram:-1"])

@@ -35,7 +35,6 @@ from tests.support.peers.postgresql import PASSWORD, USER, PostgresServer, run_s
 
 # As version 0.2.0 wrote it, in the form of `pg_dump --inserts`.
 OLD_JOURNAL = Path(__file__).parents[1] / "data" / "journal_0_2_0_postgresql.sql"
-TODAY = datetime.now(UTC).date()
 CHAT = ConversationKey("telegram", "-100", "7")
 MESSAGE = Message("1", CHAT, "42", "Ann", "How?", datetime(2026, 1, 2, tzinfo=UTC), bot="9", addressed=True)
 

@@ -60,15 +60,27 @@ export function Code({ name }) {
 export function CodeB() {
   return <Code name="b" />;
 }
+
+import Text from './_text.mdx';
+
+export function Shown() {
+  return <Text />;
+}
 """
 FILES = {
+    "docs/parts.mdx": '<section id="a">\nOne.\n</section>\n\n<section id="b">\nTwo.\n</section>\n',
+    "m.cmake": "#[=[.rst:\nTitle\n=====\n#]=]\n\nset(a b)\n",
     "docs/part.rst": "One.\n\n.. begin\n\nTwo.",
     "docs/part.md": "---\ntitle: x\n---\nOne.\n\nTwo.",
     "docs/rules.md": "One.\n\n---\n\nTwo.\n\n---\n\nThree.",
     "docs/app.py": "import os\n\n\ndef run():\n    return 1\n\n\n# tag::a[]\nx = 1\n# end::a[]\n",
     "docs/lib.rs": "fn a() {}\n// ANCHOR: b\nfn b() {}\n// ANCHOR_END: b\n",
+    "docs/_part.qmd": "Of Quarto.",
+    "docs/frag.js": "a\n/// [x]\nb\n/// [x]\nc",
     "docs/s.md": "a\n<!-- --8<-- [start:x] -->\nb\n<!-- --8<-- [end:x] -->\nc",
+    "docs/b.js": "import b from 'b';",
     "docs/_part.mdx": "Shown *once*.",
+    "docs/_text.mdx": "import B from '@b'\n\nShown *once*.",
     "docs/app.js": "let a;\n// #region r\nlet b;\n// #endregion r\n// [!region v]\nlet c;\n// [!endregion]",
     "docs/part.adoc": "= Part\n\nText.",
     "docs/code.adoc": "== Part\n\nx = 1\n\n----\n= 2\n----\n\n== End",
@@ -106,6 +118,7 @@ def expand(path: str, kind: str, text: str) -> str:
         (".. include:: part.md\n   :parser: myst_parser.sphinx_\n\nB",
          "\n.. markdown::\n\n   One.\n   \n   Two.\n\n\nB"),
         ("- a\n\n  .. mdinclude:: part.md\n     :end-before: Two", "- a\n\n\n  .. markdown::\n\n     One.\n     \n"),
+        (".. cmake-module:: ../m.cmake", "\nTitle\n=====\n"),
         (".. include:: part.md\n   :literal:\n   :end-before: Two", "\n.. code-block::\n\n   One.\n\n"),
     ],
 )  # fmt: skip
@@ -117,11 +130,16 @@ def test_restructuredtext(text: str, expected: str) -> None:
     ("text", "expected"),
     [
         ("A\n\n```{include} part.md\n```\n\nB", "A\n\nOne.\n\nTwo.\n\nB"),
+        ("- A\n\n  ```js\n  --8<-- 'b.js'\n  ```", "- A\n\n  ```js\n  import b from 'b';\n  ```"),
         ("```{include} part.md\n\n```\n\nB", "One.\n\nTwo.\n\nB"),
         (":::{include} part.md\n:end-before: Two\n:::", "One.\n"),
         ("```{include} part.md\n---\nend-before: Two\n---\n```\nB", "One.\n\nB"),
         ("```{literalinclude} app.py\n:lines: 4-5\n```\nB", "```python\ndef run():\n    return 1\n```\nB"),
         ("```{literalinclude} fence.md\n```", "````\n```\ncode\n```\n````"),
+        ("<include>./part.md</include>\nB", "One.\n\nTwo.\nB"),
+        ("  <include>parts.mdx#b</include>", "  Two."),
+        ("<include cwd meta='title=\"a.js\"'>\n  app.js#r\n</include>", '```javascript title="a.js"\nlet b;\n```'),
+        ("<include>missing.md</include>", "<include>missing.md</include>"),
         ('--8<-- "part.md"', "One.\n\nTwo."),
         ('--8<-- "rules.md"', "One.\n\n---\n\nTwo.\n\n---\n\nThree."),
         ('  --8<-- "docs/s.md:x"', "  b"),
@@ -151,6 +169,13 @@ def test_restructuredtext(text: str, expected: str) -> None:
         ('import P from "./_part.mdx" // b\n\n<P />', 'import P from "./_part.mdx" // b\n\nShown *once*.'),
         ("<P />", "<P />"),
         ('{{% include "part.md" %}}', "One.\n\nTwo."),
+        ("{{< include _part.qmd >}}", "Of Quarto."),
+        ("[a](part.md ':include')\n\n[b](deep/b.rst ':include :type=code')", "One.\n\nTwo.\n\n```\nDeep.\n```"),
+        ("[a](frag.js ':include :type=code :fragment=x')", "```javascript\nb\n```"),
+        (
+            "```\n[a](part.md ':include')\n```\n[a](a.mp3 ':include')",
+            "```\n[a](part.md ':include')\n```\n[a](a.mp3 ':include')",
+        ),
         ("  {% include_relative part.md %}", "  One.\n\n  Two."),
         ('{{< readfile file="app.js" code="true" >}}', "```javascript\nlet a;\nlet b;\nlet c;\n```"),
         ("```python\n{!> ../docs/deep/b.rst !}\n```\n{!part.md!}", "```python\nDeep.\n```\nOne.\n\nTwo."),
@@ -310,10 +335,11 @@ def test_a_text_file_with_directives_includes_others() -> None:
         ('<Code kind="d" />', '<Code kind="d" />'),
         ('<Code name="c" />', '<Code name="c" />'),
         ("<Missing />", "<Missing />"),
+        ("<A>\n  <Shown />\n</A>", "<A>\n\nimport B from '@b'\n\n  Shown *once*.\n\n</A>"),
     ],
 )
 def test_what_mdx_takes_from_code_stands_in_its_place(text: str, expected: str) -> None:
     head = "import {\n  Loaded,\n  Rows,\n  StartStep,\n  Video,\n} from '@/steps/start';\n"
     page = f"{head}import {{ Missing }} from './m';\nimport {{ Install }} from './Install.jsx';\n"
-    page += "import { Code, CodeB } from './Code.tsx';\n\n"
+    page += "import { Code, CodeB, Shown } from './Code.tsx';\n\n"
     assert expand("docs/page.mdx", "markdown", page + text).removeprefix(page) == expected

@@ -107,7 +107,7 @@ def test_text_at_the_edge_of_a_page_stays() -> None:
         ("For-\nmat it with a mat for it.", "Format it with a mat for it."),
         ("Use X-\nRay, or 10-\n20 of it.", "Use X-Ray, or 10-\n20 of it."),
         ("# install\n=====\nName\n-----", "\\# install\n\\=====\nName\n\\-----"),
-        ("1. First\n> quoted\n* sign", "1\\. First\n\\> quoted\n\\* sign"),
+        ("First\n> quoted\n+ sign", "First\n\\> quoted\n\\+ sign"),
         ("see <b> and *.py, `x`", "see \\<b> and *.py, \\`x\\`"),
     ],
 )
@@ -273,6 +273,15 @@ def test_what_hangs_below_an_item_is_part_of_it_in_another_size() -> None:
     assert text == "- a disk\n\nA caption"
 
 
+def test_what_has_numbers_is_a_list_that_holds_what_stands_below_its_items() -> None:
+    items = set_lines("It has", "1. a disk", "\u2022 of its own", "2. a port")
+    others = [*set_lines("3. a name", "10. users", top=560), *set_lines("\u2022 x", left=20, top=500)]
+    (text,) = read_drawings([*items, *set_lines("So it is.", top=600), *others])
+    assert text == "It has\n\n1. a disk\n   - of its own\n2. a port\n\nSo it is.\n\n3. a name\n\n10\\. users\n\n- x"
+    (text,) = read_drawings([*set_lines("\u2022 a", "1. b", "\u2022 c", "1. d", "in May 5. x", "7. x")])
+    assert text == "- a\n  1. b\n- c\n  1. d\n     in May 5. x\n\n7. x"
+
+
 def test_an_asterisk_begins_an_item_below_others() -> None:
     (text,) = read_drawings(set_lines("\u2022 a disk", "* of its own", "\u2022 a port", top=700))
     assert text == "- a disk\n  - of its own\n- a port"
@@ -365,7 +374,7 @@ def test_a_hyphen_that_stands_high_is_no_power(raised: str, expected: str) -> No
 
 def test_marks_of_items_stand_before_them() -> None:
     page = [(70, 700, 10, "Start it"), (90, 686, 10, "now"), (75, 686, 10, "a."), (58, 700, 10, "1.")]
-    assert read_drawings(page) == ["1\\. Start it\na. now"]
+    assert read_drawings(page) == ["1. Start it\n   a. now"]
 
 
 def test_marks_of_notes_stay_with_their_line_of_code() -> None:
@@ -427,7 +436,7 @@ def test_a_number_beside_the_middle_of_a_text_stands_before_it(height: float, ex
 def test_a_bookmark_heads_the_line_that_has_its_number() -> None:
     pages = write_pdf("There are\n1. Running\n2. Stopping\n1.1 Running\nRun it.")
     text = read_pdf(add_bookmarks(pages, [(1, 0, "1.1 Running")]))
-    assert text.endswith("2\\. Stopping\n\n# 1.1 Running\n\nRun it.")
+    assert text.endswith("2. Stopping\n\n# 1.1 Running\n\nRun it.")
 
 
 def test_large_lines_head_their_text_where_no_bookmark_does() -> None:

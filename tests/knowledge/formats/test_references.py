@@ -84,6 +84,7 @@ def test_a_title_does_not_break_the_table_it_is_in() -> None:
         ("See {ref}`ports` and {doc}`ports`.", "See Ports of rocket and Ports of rocket."),
         ("See [](themes.md), [](#colours), [](/plain.md).", "See x, All colours, Plain page."),
         ("See [](missing.md), [mine](themes.md).", "See missing, mine."),
+        ('See <Page link="guide/themes" /> or <Page to="../plain.md" />.', "See x or Plain page."),
         ("See [](#Spawner.apply_options), [](#the_end).", "See Spawner.apply_options, the end."),
     ],
 )
@@ -315,12 +316,55 @@ SITE = {
         ("Version {{ site.lib-version }} of {{site.title}}.", "Version 2.13.18 of A site."),
         ("[The API]({{ site.url }}/{{site.lib-version}}/a.html)", "[The API](https://a.example/2.13.18/a.html)"),
         ("```\nlib % {{- site.lib-version -}}\n```", "```\nlib % 2.13.18\n```"),
-        ("Use `{% raw %}{{ site.title }}{% endraw %}` in {{site.title}}.", "{{ site.title }}{% endraw %}` in A site."),
+        ("Use `{% raw %}{{ site.title }}{% endraw %}` in {{site.title}}.", "Use `{{ site.title }}` in A site."),
         ("{{ site.base }}, {{ page.title }}", "site.base, page.title"),
     ],
 )
 def test_a_page_has_the_values_of_its_site(text: str, expected: str) -> None:
     assert expected in show("docs/a.md", text, SITE)
+
+
+HUGO = {
+    "config.yaml": "title: A\nparams:\n  version: 1.2 # new\n  a:\n    b: 'x'\n",
+    "config/_default/params.toml": 'tag = "v2"\n',
+    "content/docs/_index.md": "---\ntitle: Docs\ncascade:\n  version: 3.0\n---\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "expected"),
+    [
+        ("content/a.md", 'Go {{< param version >}}+, `{{% param a.b %}}`, {{< param "tag" >}}', "Go 1.2+, `x`, v2"),
+        ("content/docs/x/a.md", "```\n{{< param version >}}\n```", "```\n3.0\n```"),
+    ],
+)
+def test_a_page_of_hugo_has_the_parameters_of_its_site_and_section(path: str, text: str, expected: str) -> None:
+    assert show(path, text, HUGO) == expected
+
+
+def test_a_reference_to_a_section_of_another_page_of_quarto_is_its_title() -> None:
+    files = {"_quarto.yml": "project:\n  type: book\n", "b.md": "# The *work* {#sec-work}\n"}
+    assert show("a.md", "As @sec-work and @sec-b say.", files) == "As The work and Section b say."
+
+
+@pytest.mark.parametrize(
+    ("settings", "text", "expected"),
+    [
+        ({"_variables.yml": "a:\n  b: 2\n"}, "`{{< var a.b >}}`", "`2`"),
+        (
+            {"_quarto.yml": "book:\n  title: T\n"},
+            "## Set up\n\n{{< meta book.title >}}: see [Set up].",
+            "T: see Set up.",
+        ),
+        ({"_config.yml": "public_dir: public\n"}, "```\n{% raw %}\n```", "{% raw %}"),
+        ({"_config.yml": "title: A\n"}, "```\n{% raw %}x\n```", "```\nx\n```"),
+        ({"_config.yml": "sphinx:\n  a: b\n"}, "```\n{% raw %}x\n```", "{% raw %}x"),
+        ({"zola.toml": 'base_url = "https://a.example"\n'}, "`{{/* a() */}}`", "`{{ a() }}`"),
+        ({"config.toml": 'baseURL = "https://a.example"\n'}, "`{{/* a() */}}`", "`{{/* a() */}}`"),
+    ],
+)
+def test_a_page_is_read_as_the_generator_of_its_site_does(settings: dict[str, str], text: str, expected: str) -> None:
+    assert expected in show("docs/a.md", text, settings)
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def test_what_nobody_sees_is_no_content(text: str, expected: str) -> None:
     ("text", "expected"),
     [
         ("``a*b`` and *c* and **d**", "`a*b` and *c* and **d**"),
-        ("2 * 3, f(*args), <name>, a_b", "2 * 3, f(\\*args), \\<name>, a_b"),
+        ("2 * 3, f(*args), <name>, a_b", "2 * 3, f(*args), \\<name>, a_b"),
         (":ref:`the guide <x>` :py:func:`~os.path.join` :class:`!Lock` :term:`node`", "the guide `join()` `Lock` node"),
         (":class:`~@AsyncResult` :func:`~solve` :file:`~/.bashrc`", "`@AsyncResult` `solve()` `~/.bashrc`"),
         ("See :any:`a.solve` and :any:`the way <a.solve>`.", "See `a.solve` and `the way`."),
@@ -110,7 +110,17 @@ def test_code_has_its_language(text: str, language: str, code: str) -> None:
          "**`a`**: Type: `str`; Default: `'b'`\n\nIt is."),
         (".. confval:: a\n   :default: none\n\n   It is.", "**`a`**: Default: none\n\nIt is."),
         (".. py:data:: a\n   :no-index:\n   :module: b\n\n   It is.", "**`a`**: It is."),
-        (".. http:get:: /users\n\n   All users.", "**`/users`**: All users."),
+        (".. http:get:: /users\n\n   All users.\n\n   :query int page: b\n   :>json string name: c\n   :form a: d",
+         "**`GET /users`**: All users.\n\n**Query parameter `page` (int)**: b\n\n"
+         "**Response JSON `name` (string)**: c\n\n**Form parameter `a`**: d"),
+        (".. grid:: 2\n\n   .. grid-item:: **Before**\n\n      It grew.", "**Before**: It grew."),
+        (".. grid:: 1 2\n\n   .. card::\n\n      **A**\n      ^^^\n      One :octicon:`a;1em` and :fas:`b` two.\n"
+         "      +++\n      .. button-ref:: a\n\n         Go", "**A**\n\nOne and two.\n\nGo"),
+        (".. signature::\n   copy(FROM\n     <file>)\n   copy(TO <file>)\n   :target: FROM\n\n   It copies.",
+         "**`copy(FROM <file>)`, `copy(TO <file>)`**: It copies."),
+        (".. py:function:: run(a) \\\n     -> int\n   stop()\n\n   Both.", "**`run(a) -> int`, `stop()`**: Both."),
+        (":variable:`A_<LANG>_<TYPE>`, :genex:`$<PREFIX>`, :a:`NAME <A_<LANG>>`, :issue:`this one<7>`, :ref:`__x__<y>`",
+         "A\\_\\<LANG>\\_\\<TYPE>, $\\<PREFIX>, NAME, this one, \\_\\_x\\_\\_"),
         (".. autoclass:: a.B\n   :members:\n\nText", "Text"),
         (".. class:: Builder\n\n   Builds.\n\n.. class:: a.run(b)\n\n   Runs.",
          "**`Builder`**: Builds.\n\n**`a.run(b)`**: Runs."),

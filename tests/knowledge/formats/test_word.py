@@ -263,7 +263,7 @@ def test_plain_text_is_no_markdown() -> None:
     document.save(buffer)
     assert read_docx(buffer.getvalue()) == (
         "# Deploy guide\n\n\\# install dependencies\n\napt install rocket\n\n\\* a sign\n\n1\\. First\n\n\\> reply\n\n"
-        "\\`\\`\\`\n\n\\<b> & \\`x\\`\n\nName Size  \n\\---------"
+        "\\```\n\n\\<b> & \\`x\\`\n\nName Size  \n\\---------"
     )
 
 

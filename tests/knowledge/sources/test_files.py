@@ -112,6 +112,18 @@ async def test_bulk_and_unknown_files_are_skipped_and_counted(tmp_path: Path) ->
     }
 
 
+async def test_documents_in_a_format_that_is_not_read_are_named(tmp_path: Path) -> None:
+    fill(tmp_path, "a.md", "b.pod", "c.1", "d.1", "e.odt", "f.png")
+    listing = await listed(tmp_path)
+    assert listing.skipped == {
+        "format .pod that is not read": 1,
+        "format .1 that is not read": 2,
+        "format .odt that is not read": 1,
+        "unknown kind": 1,
+    }
+    assert set((await listed(tmp_path, include=["*.pod"])).fingerprints) == {"b.pod"}
+
+
 async def test_a_menu_is_taken_only_where_a_glob_names_it(tmp_path: Path) -> None:
     fill(tmp_path, "a.md", "nav.adoc", "book/SUMMARY.md", "_sidebar.md")
     assert set((await listed(tmp_path, include=["*.md", "*.adoc"])).fingerprints) == {"a.md"}

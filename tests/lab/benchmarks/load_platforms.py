@@ -23,7 +23,6 @@ from tests.support.free_ports import free_port
 from tests.support.peers import callback, discord, slack, telegram
 
 TELEGRAM_GROUP = (20, 60.0)
-TELEGRAM_PRIVATE_S = 1.0
 TELEGRAM_ALL = 30
 DISCORD_CHANNEL = (5, 5.0)
 DISCORD_ALL = 50
