@@ -150,7 +150,7 @@ def reply_on_mastodon() -> Message:
     return message
 
 
-def reply_on_bluesky() -> Message:
+def reply_on_bluesky(**fields: Any) -> Message:
     now = datetime.now(UTC).isoformat()
 
     def post(author: str, text: str, **record: Any) -> dict[str, Any]:
@@ -161,7 +161,7 @@ def reply_on_bluesky() -> Message:
     answer = post("did:plc:a", TOLD)
     reference = {"uri": answer["uri"], "cid": "c"}
     asked = post("did:plc:eve", "is this right?", reply={"root": reference, "parent": reference})
-    thread = {"post": asked, "parent": {"post": answer}}
+    thread = {"post": asked | fields, "parent": {"post": answer}}
     message = to_bluesky_message(thread, BlueskyIdentity(did="did:plc:b", handle="b"), 9)
     assert isinstance(message, Message)
     return message
@@ -312,3 +312,10 @@ async def test_an_edit_into_a_forward_of_a_closed_answer_has_the_words_of_the_bo
         await bot.processor.handler_for(bot.adapter("http"))(share_over_http(**edit))
         [row] = await bot.journal.database.fetch_all(select(messages).filter_by(id="e1"))
         assert (row.quotes_bot, row.text) == (True, "")
+
+
+async def test_what_is_quoted_below_an_answer_is_of_who_wrote_it() -> None:
+    """The words of the answer itself are not brought then."""
+    record = {"uri": "at://x", "author": {"did": "did:plc:ann"}, "value": {"text": "I think so"}}
+    message = reply_on_bluesky(embed={"$type": "app.bsky.embed.record#view", "record": record})
+    assert (message.quoted, message.quoted_authors) == ("I think so", ("did:plc:ann",))

@@ -1292,7 +1292,7 @@ HOSTILE = [
     " ^^a",
     "# a #",
     "# <!-- a:b c -->\n",
-    "<A to=\"b\" />",
+    '<A to="b" />',
     "<template #a>",
     "<b @a='b' ",
     "::: tabs\n@tab a#\n",
