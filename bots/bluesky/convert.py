@@ -44,9 +44,11 @@ def to_message(thread: Json, me: Identity, max_answers: int) -> Message | Ignore
     parent = above[-1] if above else None
     quoted = get_quoted(post)
     quoted_record = quoted.get("value") or (parent["record"] if parent else {})
-    quoted_dids = dict.fromkeys(str((item.get("author") or {}).get("did") or "") for item in (quoted, parent or {}))
     command, text = split_command(_remove_mentions(get_text(record, me.did)))
     attachments = get_attachments(post)
+    parent_attachments = select_readable(get_attachments(parent)) if parent and not attachments else ()
+    brought = (quoted or parent or {}, parent if parent and parent_attachments else {})
+    quoted_dids = dict.fromkeys(str((item.get("author") or {}).get("did") or "") for item in brought)
     root = _get_root(above[0] if above else post)
     return Message(
         **_get_common(post, me, root),
@@ -56,9 +58,8 @@ def to_message(thread: Json, me: Identity, max_answers: int) -> Message | Ignore
         command=command,
         reply_to=str(((record.get("reply") or {}).get("parent") or {}).get("uri") or ""),
         quoted=_remove_mentions(get_text(quoted_record, me.did)),
-        quotes_bot=_is_own(quoted or parent or {}, me),
-        quoted_authors=tuple(did for did in quoted_dids if did not in ("", me.did, str(post["author"]["did"]))),
-        attachments=attachments or (select_readable(get_attachments(parent)) if parent else ()),
+        quoted_authors=tuple(did for did in quoted_dids if did not in ("", str(post["author"]["did"]))),
+        attachments=attachments or parent_attachments,
         is_post=False,
         thread_state=ThreadState(is_shared=True if any(_is_own(item, me) for item in above) else None),
     )

@@ -27,6 +27,11 @@ class ForwardingAdapter(Adapter):
         """The adapter's `bot_id`."""
         return self._adapter.bot_id
 
+    @property
+    def author_ids(self) -> frozenset[str]:
+        """The adapter's `author_ids`: the name of a network is nobody's id there."""
+        return self._adapter.author_ids
+
     def spell_command(self, usage: str) -> str:
         """Spell a command as the adapter does."""
         return self._adapter.spell_command(usage)

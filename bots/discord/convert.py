@@ -165,8 +165,7 @@ def to_message(
         attachments=get_attachments(event) or select_readable(get_attachments(replied_message)),
         is_edit=edited,
         is_forwarded=bool(get_snapshots(event)),
-        quotes_bot=is_reply_to_bot,
-        quoted_authors=_find_quoted_authors(event, quoted_author, me),
+        quoted_authors=_find_quoted_authors(event, quoted_author),
         is_by_bot=bool(bot_kind) and not is_post,
         is_post=is_post or (False if bot_kind else None),
         thread_state=ThreadState(
@@ -265,10 +264,10 @@ def _get_ignore_reason(event: Json, reader: Reader) -> str:
     return ""
 
 
-def _find_quoted_authors(event: Json, quoted_author: str, me: Identity) -> tuple[str, ...]:
+def _find_quoted_authors(event: Json, quoted_author: str) -> tuple[str, ...]:
     """Return whose words a message quotes: of whom it replies to, and its author's own where it is a poll."""
     author_id = _get_user_id(event["author"])
-    others = () if quoted_author in ("", me.id, author_id) else (quoted_author,)
+    others = () if quoted_author in ("", author_id) else (quoted_author,)
     return (*others, author_id) if event.get("poll") and not _get_bot_kind(event) else others
 
 

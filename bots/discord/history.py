@@ -308,13 +308,11 @@ class EventReader:
             return message
         reader = Reader(self.channel_state.me.id, names=self.channel_state.get_names(location))
         author_id = str((start.get("author") or {}).get("id") or "")
-        own_ids = ("", self.channel_state.me.id, message.author_id)
         pictures = select_readable(get_attachments(start))
         message = replace(
             message,
             quoted=reader.get_visible_text(start),
-            quotes_bot=author_id == self.channel_state.me.id,
-            quoted_authors=() if author_id in own_ids else (author_id,),
+            quoted_authors=() if author_id in ("", message.author_id) else (author_id,),
             attachments=message.attachments or pictures,
         )
         return await self._forwards.with_origins(message, start)

@@ -71,8 +71,7 @@ def from_message_command(event: Mapping[str, Any], me: Identity) -> Message | Ig
         command,
         reply_to=str(data["target_id"]),
         quoted=quoted_text,
-        quotes_bot=quoted_author == me.id,
-        quoted_authors=() if quoted_author in (me.id, command.author_id) else (quoted_author,),
+        quoted_authors=() if quoted_author == command.author_id else (quoted_author,),
         parent_id=_get_replied_id(target_message),
     )
 

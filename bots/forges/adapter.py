@@ -168,6 +168,11 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
         """The bot's login, once it is open."""
         return self._me.login
 
+    @property
+    def author_ids(self) -> frozenset[str]:
+        """The bot's login as ids of people have it, once it is open."""
+        return frozenset((self._me.login.lower(),)) - {""}
+
     def spell_command(self, usage: str) -> str:
         """Return how a command is given: with a mention."""
         return f"`@{self._me.name} /{usage}`"
@@ -431,7 +436,7 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
         if answer_count >= self._settings.answers_per_thread:
             return IgnoredEvent(f"{answer_count} answers below this issue already", is_expected=False)
         message = to_comment_message(self.name, topic, comment, above, self._me, is_edit=is_edit)
-        if message.quoted_authors:
+        if message.quoted_authors == (str(topic.author.number),):
             message = replace(message, quoted_authors=(await self._accounts.get_id(topic.author),))
         if reason := get_answered_reason(topic, message):
             return IgnoredEvent(reason)

@@ -100,16 +100,21 @@ def to_comment_message(
     *,
     is_edit: bool,
 ) -> Message:
-    """Convert a comment with those above it, the first one at their head. Ids of people are their numbers."""
+    """Convert a comment with those above it, the first one at their head.
+
+    Ids of people are their numbers, those of bots like this one their logins.
+    """
     words, quoted = split_quotes(remove_comments(comment.text))
     own_comments = [other for other in above if is_own(other, me)]
-    quoted_comment = next((own for own in reversed(own_comments) if _is_quoted(quoted, own)), None)
+    answers = [other for other in reversed(above) if OWN_COMMENT_MARKER in other.text and _is_quoted(quoted, other)]
+    quoted_comment = next((own for own in answers if is_own(own, me)), None)
     is_addressed = quoted_comment is not None or mentions(comment.text, me.name)
     words, attachments = split_pictures(words)
     command, text = _split_command(remove_mentions(words, me.name), is_addressed=is_addressed)
     # Below an answer the opening post is a part of the conversation.
     opening_post = "" if own_comments else f"{topic.title}\n\n{remove_comments(topic.text)}".strip()
     is_of_topic = bool(opening_post) and not quoted and not _is_same(topic.author, comment.author)
+    quoted_authors = [str(topic.author.number)] if is_of_topic else [other.author.login.lower() for other in answers]
     conversation, parent = _place(topic, above, me)
     return Message(
         comment.id,
@@ -122,8 +127,7 @@ def to_comment_message(
         command=command,
         reply_to=quoted_comment.id if quoted_comment else parent,
         quoted=shorten_text(quoted or opening_post),
-        quotes_bot=quoted_comment is not None,
-        quoted_authors=(str(topic.author.number),) if is_of_topic else (),
+        quoted_authors=tuple(dict.fromkeys(quoted_authors)),
         bot=me.login,
         reference={"project": topic.project, "topic": topic.path, "comment": comment.number},
         attachments=attachments,

@@ -80,6 +80,11 @@ class MastodonAdapter(ClientAdapter[MastodonClient]):
         """The bot's own id, once it is open."""
         return self._me.id
 
+    @property
+    def author_ids(self) -> frozenset[str]:
+        """The bot's handle, once it is open: its number means another account on another server."""
+        return frozenset((self._me.to_handle(self._me.username),) if self._me.id else ())
+
     def spell_command(self, usage: str) -> str:
         """Return how a command is given: with a mention, without which nothing reaches the bot."""
         return f"`@{self._me.username} /{usage}`"

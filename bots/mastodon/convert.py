@@ -78,8 +78,7 @@ def to_message(status: Json, above: Sequence[Json], me: Identity, max_answers: i
         command=command,
         reply_to=str(status.get("in_reply_to_id") or ""),
         quoted=quoted,
-        quotes_bot=quoted_status is not None and _is_own(quoted_status, me),
-        quoted_authors=() if quoted_author in ("", handle) or _is_own(quoted_status or {}, me) else (quoted_author,),
+        quoted_authors=() if quoted_author in ("", handle) else (quoted_author,),
         bot=me.id,
         reference=_with_warning_of(parent, quoted, status) if has_taken_over else _make_reference(status),
         attachments=get_attachments(status)

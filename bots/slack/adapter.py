@@ -130,6 +130,11 @@ class SlackAdapter(ClientAdapter["SlackClient"]):
         """The bot's own id, once it is open."""
         return self._me.user_id
 
+    @property
+    def author_ids(self) -> frozenset[str]:
+        """The bot's ids as a member and as an app, once it is open."""
+        return frozenset((self._me.user_id, self._me.bot_id)) - {""}
+
     def spell_command(self, usage: str) -> str:
         """Return how a command is typed in Slack: behind the name of the app's own command."""
         return spell_command(usage)

@@ -70,8 +70,7 @@ def from_message_shortcut(payload: Mapping[str, Any], me: Identity) -> Message |
         command=command,
         reply_to=ts,
         quoted=quoted_text,
-        quotes_bot=is_own_message,
-        quoted_authors=find_authors(quoted_messages, (me.user_id, command_message.author_id)),
+        quoted_authors=find_authors(quoted_messages, command_message.author_id),
         parent_id="" if thread_ts == ts else thread_ts,
     )
 

@@ -53,10 +53,13 @@ def _to_attachments(part: Json) -> list[Attachment]:
     return [_to_attachment(file) for file in file_objects if file.get("mode") not in ("tombstone", "hidden_by_limit")]
 
 
-def find_authors(parts: Sequence[Json], left_out: Collection[str]) -> tuple[str, ...]:
-    """Return the ids of those who wrote some messages, or what they bring, as far as Slack names them."""
-    author_ids = (str(part.get("user") or part.get("author_id") or "") for part in parts)
-    return tuple(dict.fromkeys(author_id for author_id in author_ids if author_id not in ("", *left_out)))
+def find_authors(parts: Sequence[Json], asker_id: str = "") -> tuple[str, ...]:
+    """Return the ids of those who wrote some messages, or what they bring, as far as Slack names them.
+
+    The answer to a slash command names no user, but the bot.
+    """
+    author_ids = (str(part.get("user") or part.get("author_id") or part.get("bot_id") or "") for part in parts)
+    return tuple(dict.fromkeys(author_id for author_id in author_ids if author_id not in ("", asker_id)))
 
 
 def get_file_url(file: Json, api_url: str) -> str:
@@ -169,8 +172,7 @@ def to_thread_messages(events: Sequence[Json], me: Identity) -> list[ThreadMessa
         ThreadMessage(
             get_visible_text(event, me.user_id),
             get_attachments(event),
-            is_own=is_own(event, me),
-            author_ids=find_authors([event, *get_brought(event)], (me.user_id,)),
+            author_ids=find_authors([event, *get_brought(event)]),
         )
         for index, event in enumerate(events)
         if not index or not event.get("bot_id")
@@ -255,7 +257,7 @@ def _to_message(
         addressed=not is_bot and (is_private or is_mentioned),
         reply_to=thread_ts if thread_ts != ts else "",
         quoted="" if is_alert else attached_text,
-        quoted_authors=find_authors(get_brought(event), (author_id,)),
+        quoted_authors=find_authors(get_brought(event), author_id),
         bot=me.user_id,
         reference={
             "channel": channel,

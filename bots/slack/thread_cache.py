@@ -35,7 +35,6 @@ class ThreadMessage:
 
     text: str
     attachments: tuple[Attachment, ...] = ()
-    is_own: bool = False
     author_ids: tuple[str, ...] = ()
 
 
@@ -91,7 +90,6 @@ class ThreadCache:
         return replace(
             message,
             quoted=join_paragraphs(quoted_text[: QUOTED_CHARS - len(carried_text)], carried_text),
-            quotes_bot=message.quotes_bot or messages[0].is_own,
             quoted_authors=tuple(sorted({*message.quoted_authors, *author_ids} - {message.author_id})),
             attachments=message.attachments or select_readable(messages[0].attachments),
         )

@@ -208,7 +208,6 @@ def _build_message(event: TelegramMessage, content: _ParsedText, me: Identity, *
     is_bot_command = content.command_target != "" or content.command in _COMMAND_NAMES
     author_id, author = _get_author(event)
     origins = _find_origins(event, replied_message)
-    own_ids = ("", author_id, str(me.id))
     own_words = (author_id,) if get_held_text(event) and not _is_forwarded(event) else ()
     return Message(
         id=str(event.message_id),
@@ -235,8 +234,7 @@ def _build_message(event: TelegramMessage, content: _ParsedText, me: Identity, *
         or (select_readable(get_attachments(replied_message)) if replied_message is not None else ()),
         is_edit=edited,
         is_forwarded=_is_forwarded(event),
-        quotes_bot=is_reply_to_bot or str(me.id) in origins,
-        quoted_authors=(*dict.fromkeys(origin for origin in origins if origin not in own_ids), *own_words),
+        quoted_authors=(*dict.fromkeys(origin for origin in origins if origin != author_id), *own_words),
         is_post=True if event.is_automatic_forward else None,
         language=_get_language(event),
         chat_title=event.chat.title or "",

@@ -295,11 +295,14 @@ class Bridge:
         is_addressed = bool(own_id) or self._me.is_meant(content, text)
         is_post = room.room_id in self._me.post_rooms and not (thread or reply_to or is_addressed)
         quoted = quoted_author = ""
+        quotes_bot = False
         if reply_to and is_addressed and not own_id:
             original = await self._fetch(room.room_id, reply_to)
             quoted = get_text(original.get("content") or {}, is_reply=True)[:MAX_QUOTED_CHARS]
+            # It may be an answer that this bridge does not remember.
+            quotes_bot = bool(quoted) and original.get("sender") == self._me.id
             # Who is forgotten is so there, too.
-            quoted_author = str(original.get("sender") or "") if quoted else ""
+            quoted_author = str(original.get("sender") or "") if quoted and not quotes_bot else ""
         name = (room.user_name(source["sender"]) or source["sender"])[:128]
         return {
             "author": {"id": source["sender"], "name": name},
@@ -308,6 +311,7 @@ class Bridge:
             "reply_to": own_id or reply_to,
             "quoted": quoted,
             "quoted_author": quoted_author,
+            "quotes_bot": quotes_bot,
             "addressed": is_addressed,
             "private": is_private(room),
             "title": "" if is_alone(room) else str(room.display_name)[:128],

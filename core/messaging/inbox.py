@@ -25,6 +25,7 @@ from core.observability.logs import get_logger
 from core.ports import Adapter, AnswerFunction, MessageHandler
 from core.runtime.tasks import iter_retry_delays, uncancellable, wait_for
 from core.settings import Settings
+from core.storage.accounts import find_own_accounts, note_own_accounts
 from core.storage.claims import ClaimRepository
 from core.storage.forgettable import has_something_of
 from core.storage.messages import Journal
@@ -73,7 +74,12 @@ class Inbox:
         return partial(self._receive, adapter)
 
     async def resume(self, *adapters: Adapter) -> None:
-        """Continue with what the last run received but did not finish. The adapters are all of one platform."""
+        """Continue with what the last run received but did not finish. The adapters are all of one platform, and open.
+
+        Whose words theirs are is known from now on, also once they are not configured any more.
+        """
+        own_ids = frozenset[str]().union(*(adapter.author_ids for adapter in adapters))
+        await note_own_accounts(self._journal.database, adapters[0].name, own_ids)
         if self._queue:
             self._queue.add(adapters)
             return
@@ -109,18 +115,26 @@ class Inbox:
     # Cancelled half-way, the message would be recorded but never processed: a redelivery would be a duplicate.
     @uncancellable
     async def _receive(self, adapter: Adapter, message: Message) -> None:
-        message = make_storable(self._with_own_words(without_foreign_command(message)))
+        message = make_storable(await self._with_own_words(without_foreign_command(message)))
         with trace_message(message, "receive"):
             await self._accept(adapter, message)
 
-    def _with_own_words(self, message: Message) -> Message:
-        """Return a message that knows words of any of our bots, shared or quoted, as words of the bot itself."""
-        adapters = self.drafts.adapters.values()
-        own_ids = {message.bot, *(adapter.bot_id for adapter in adapters if adapter.name == message.key.platform)}
-        if own_ids.isdisjoint(message.quoted_authors):
+    async def _with_own_words(self, message: Message) -> Message:
+        """Return a message that knows words of any of our bots as words of the bot itself, also of a former one.
+
+        A forward of them is a message without words that quotes them.
+        """
+        platform = message.key.platform
+        adapters = [adapter for adapter in self.drafts.adapters.values() if adapter.name == platform]
+        own_ids = frozenset[str]().union(*(adapter.author_ids for adapter in adapters))
+        if unknown_ids := {*message.quoted_authors} - own_ids - {message.author_id}:
+            own_ids |= await find_own_accounts(self._journal.database, platform, unknown_ids)
+        if not (message.quotes_bot or own_ids.intersection(message.quoted_authors)):
             return message
         others = tuple(author_id for author_id in message.quoted_authors if author_id not in own_ids)
-        return replace(message, quotes_bot=True, quoted_authors=others)
+        message = replace(message, quotes_bot=True, quoted_authors=others)
+        is_forward = message.is_forwarded and not message.quoted
+        return replace(message, text="", quoted=message.text) if is_forward else message
 
     async def _accept(self, adapter: Adapter, message: Message) -> None:
         if message.is_edit:

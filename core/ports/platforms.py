@@ -79,6 +79,11 @@ class Adapter(ABC):
         return ""
 
     @property
+    def author_ids(self) -> frozenset[str]:
+        """The ids that `quoted_authors` have for the bot itself once it is open: as those of people are written."""
+        return frozenset((self.bot_id,)) - {""}
+
+    @property
     def label(self) -> str:
         """A name that is unique among the daemon's adapters, for example `telegram:support`."""
         return self.name

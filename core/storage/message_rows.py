@@ -87,6 +87,7 @@ def to_edited_values(row: ResultRow[*tuple[Any, ...]], message: Message) -> dict
         "text": message.text,
         "reference": {**row.reference, FORMER_TEXTS: former_texts},
         "is_forwarded": row.is_forwarded or message.is_forwarded,
+        "quotes_bot": row.quotes_bot or message.quotes_bot,
         "quoted_authors": list(quoted_authors) or None,
     }
 

@@ -304,7 +304,9 @@ def to_document_name(number: int) -> str:
 def is_reply_in(platform: str, chat: str | None = None) -> sa.ColumnElement[bool]:
     """Return the condition that a cached reply belongs to a chat, or to any chat of a platform."""
     names = [platform] if chat is None else [platform, chat]
-    return replies.c.scope.startswith(json.dumps(names)[:-1], autoescape=True)
+    prefix = json.dumps(names)[:-1]
+    # LIKE takes "ann" for "Ann" on SQLite: over HTTP these are two people.
+    return sa.func.substr(replies.c.scope, 1, len(prefix)) == prefix
 
 
 def bot_values(message: Message) -> dict[str, str]:

@@ -193,10 +193,12 @@ class Message:
 
     More that some platforms say: `is_edit` marks a new text of an earlier message, whose `id` it has (`edit_id` is that
     of the event itself, where it has one), `is_forwarded` words that may be somebody else's, which give no command and
-    teach nothing, `quotes_bot` words of the bot itself in `quoted`, `is_by_bot` a message of another bot, `is_post` one
-    that is published for a group (None: the adapter cannot tell).
+    teach nothing, `is_by_bot` a message of another bot, `is_post` one that is published for a group (None: the adapter
+    cannot tell).
     `quoted_authors` are the ids of others whose words or files it brings: quoted, or forwarded as its own `text`; its
-    author's own is among them where `quoted` has words that they write beside their text, as in a poll.
+    author's own is among them where `quoted` has words that they write beside their text, as in a poll. Adapters name
+    the bot among them, as `Adapter.author_ids`; the inbox makes `quotes_bot` of that, words of the bot itself in
+    `quoted`. Only a network whose people know the bot by no id says `quotes_bot` itself.
     Where a command was given on a message, `parent_id` is what that message replies to. `language` is the author's on
     the platform, `chat_title` what the chat is called there. `has_guests`: people read the chat who are not of the
     platform's own, as in a channel that another organization shares. `reply_options` are for the sink; the journal

@@ -103,3 +103,20 @@ async def test_what_somebody_asks_about_goes_with_whose_words_it_is(bot: Bot) ->
     assert rows
     assert words not in str(rows)
     assert not any(row.quoted_authors for row in rows)
+
+
+@cannot(
+    slack="in a thread of the bot's nothing is quoted; tests/security/test_own_words_elsewhere.py has shared answers",
+    console=SEEN_AT_ONCE,
+)
+async def test_words_of_the_bot_are_nobody_elses(bot: Bot) -> None:
+    """The adapter says whose words are quoted, and under the same ids who the bot is."""
+    channel = bot.group()
+    await bot.ask(channel, "How do I install it?")
+    [answer] = bot.messages(channel)
+    asked = await bot.driver.reply(channel, answer, "what does this mean?", person=BEN)
+    assert (await bot.wait_until_finished(channel, asked)).state == "answered"
+    row = await bot.journal.database.fetch_first(select(messages).filter_by(id=asked))
+    assert row
+    assert "How do I install it?" in row.quoted
+    assert (row.quotes_bot, row.quoted_authors) == (True, None)

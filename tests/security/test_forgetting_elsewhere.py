@@ -12,7 +12,7 @@ from sqlalchemy import select
 
 from core.settings.messaging import JournalSettings
 from core.storage.erasure import erase_on_platform
-from core.storage.tables import audit, messages
+from core.storage.tables import audit, messages, replies
 from core.types import ConversationKey
 from tests.support.forgetting import ANN, ANN_ID, BOB, KEPT_IN_CHAT, OWNER, SAID, WORD, find_columns, opened
 from tests.support.recording_bot import Bot, Sender
@@ -240,3 +240,13 @@ async def test_who_wants_to_be_forgotten_is_so_wherever_the_bot_is_silent(
         await bot.deliver(ANN, "", "forget")
         assert "Forgotten" in bot.output()
         assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
+
+
+@pytest.mark.parametrize(("who", "is_kept"), [("ann", True), ("Ann", False)])
+async def test_cached_answers_of_a_chat_with_another_case_stay(tmp_path: Path, who: str, *, is_kept: bool) -> None:
+    async with opened(tmp_path, JournalSettings()) as bot:
+        await bot.deliver(Sender("Ann", "Ann", platform="http", is_private=True), "How does the launcher start?")
+        await bot.deliver(Sender(who, who, platform="http", is_private=True), "Hello, hello?")
+        await bot.deliver(Sender(who, who, platform="http", is_private=True), command="forget")
+        scopes = [row.scope for row in await bot.journal.database.fetch_all(select(replies))]
+        assert any('"Ann"' in scope for scope in scopes) is is_kept

@@ -117,7 +117,8 @@ async def test_a_reply_is_addressed_and_quotes(peer: DiscordPeer, make: Make) ->
     assert (to_us.addressed, to_us.reply_to, to_us.quoted) == (True, ours, "It is a *library*.")
     assert (to_her.addressed, to_her.quoted) == (False, "the error says E42")
     assert (about_hers.addressed, about_hers.text, about_hers.quoted) == (True, "", "the error says E42")
-    assert [message.quotes_bot for message in (to_us, to_her, about_hers)] == [True, False, False]
+    found = [message.quoted_authors for message in (to_us, to_her, about_hers)]
+    assert found == [(peer.me.id,), (BEA.id,), (BEA.id,)]
 
 
 async def test_bots_webhooks_and_service_messages_are_ignored(peer: DiscordPeer, make: Make) -> None:
@@ -153,9 +154,8 @@ async def test_what_a_thread_was_opened_below_is_quoted_to_the_first_question(pe
         await peer.say(await peer.thread(channel_id, below=ours), f"<@{peer.me.id}> is it?")
         await until(lambda: len(inbox.messages) == 5)
     assert [message.quoted for message in inbox.messages] == ["", "Down\ndb-1", "", "", "It is numbat."]
-    assert [message.quotes_bot for message in inbox.messages] == [False, False, False, False, True]
     # Whose words it brings: they are forgotten with them.
-    assert [message.quoted_authors for message in inbox.messages] == [(), (OTHER_BOT.id,), (), (), ()]
+    assert [message.quoted_authors for message in inbox.messages] == [(), (OTHER_BOT.id,), (), (), (peer.me.id,)]
 
 
 async def test_a_forward_is_of_who_wrote_it_there(peer: DiscordPeer, make: Make) -> None:

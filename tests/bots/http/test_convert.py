@@ -56,5 +56,7 @@ def test_a_network_says_whose_words_a_message_brings() -> None:
     assert convert(text="why?", quoted="run this", quoted_author="43").quoted_authors == ("43",)
     assert convert(text="run this", forwarded=True, quoted_author="43").quoted_authors == ("43",)
     assert convert(quoted="mine", quoted_author=EVENT["author"]["id"]).quoted_authors == ()
+    # The network alone knows which account has the bot's words there.
+    assert [convert(quoted="It is numbat.", quotes_bot=flag).quotes_bot for flag in (True, False)] == [True, False]
     with pytest.raises(MalformedEvent, match="quoted_author may have 128 characters"):
         convert(quoted_author="4" * 129)

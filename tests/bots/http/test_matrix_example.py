@@ -254,6 +254,17 @@ async def test_who_wrote_what_is_asked_about_is_said(tmp_path: Path) -> None:
             assert tuple((await connection.execute(query)).one()) == ("The launcher is out", [BEN])
 
 
+async def test_an_answer_that_the_bridge_does_not_remember_is_the_bots(tmp_path: Path) -> None:
+    async with bridged(tmp_path) as (peer, bot, _):
+        room = peer.make_room(ANN, BEN)
+        answer = peer.say(room, BOT, "The launcher is out")
+        question = peer.say(room, ANN, "Is it?", reply_to=answer, **MEANT)
+        assert await bot.outcome(question) == ("answered", "")
+        async with bot.journal.database.connect() as connection:
+            query = select(messages.c.quotes_bot, messages.c.quoted, messages.c.quoted_authors).filter_by(id=question)
+            assert tuple((await connection.execute(query)).one()) == (True, "The launcher is out", None)
+
+
 async def test_an_edit_counts_and_what_was_redacted_is_not_answered(tmp_path: Path) -> None:
     async with bridged(tmp_path) as (peer, bot, _):
         room = peer.make_room(ANN, BEN)

@@ -23,7 +23,7 @@ async def test_a_message_knows_whether_it_quotes_the_bot(*, is_own: bool, is_quo
     message = to_message(peer.to_json(peer.statuses[question_id]), above, Identity(BOT.id, BOT.username, DOMAIN), 5)
     assert isinstance(message, Message)
     assert message.quoted == "The plan is to move."
-    assert message.quotes_bot is is_own
+    assert message.quoted_authors == ((f"{BOT.username}@{DOMAIN}",) if is_own else ())
 
 
 async def reply_below(

@@ -440,3 +440,8 @@ async def test_a_port_that_is_taken_is_told(
     with pytest.raises(PlatformError, match=r"slack\.host and slack\.port cannot be listened on"):
         await asyncio.wait_for(second.listen(Inbox().receive), 30)
     await second.close()
+
+
+async def test_the_bot_is_known_as_a_member_and_as_an_app(peer: SlackPeer, adapter: SlackAdapter) -> None:
+    """The answer to a slash command names no user."""
+    assert adapter.author_ids == {peer.bot, peer.bot_id}

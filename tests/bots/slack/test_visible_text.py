@@ -207,7 +207,7 @@ def test_a_message_without_any_word_is_still_ignored() -> None:
 )
 def test_a_thread_begins_with_what_is_seen(part: dict[str, Any]) -> None:
     [own_root] = to_thread_messages([{"bot_id": ME.bot_id, "subtype": "bot_message", "text": "It is numbat."}], ME)
-    assert own_root.is_own, "the answer to a slash command names no user"
+    assert own_root.author_ids == (ME.bot_id,), "the answer to a slash command names no user"
     [root, reply] = to_thread_messages([{"bot_id": "B9", "text": "", **part}, {"text": "", "attachments": [SHARE]}], ME)
     assert root.text == get_visible_text(part, "UBOT")
     assert reply.text == "How do I reset the password?"

@@ -107,11 +107,12 @@ def test_a_command_for_another_bot_is_not_ours() -> None:
 
 def test_a_reply_to_the_bot_is_addressed_and_quotes() -> None:
     message = convert_text("and on Windows?", reply_to_message=event("Run make.", **{"message_id": 4, "from": BOT}))
-    assert (message.addressed, message.reply_to, message.quoted, message.quotes_bot) == (True, "4", "Run make.", True)
+    assert (message.addressed, message.reply_to, message.quoted) == (True, "4", "Run make.")
+    assert message.quoted_authors == (str(BOT["id"]),)
 
 
 def test_a_reply_to_somebody_else_only_quotes() -> None:
-    assert not convert_text("why?", reply_to_message=event("Run make.", message_id=4)).quotes_bot
+    assert convert_text("why?", reply_to_message=event("Run make.", message_id=4)).quoted_authors == ()
     answered_event = event(None, message_id=4, caption="a picture of cheese")
     message = convert_text("what is that?", reply_to_message=answered_event)
     assert (message.addressed, message.reply_to, message.quoted) == (False, "4", "a picture of cheese")

@@ -126,13 +126,13 @@ def test_a_message_says_whose_words_it_brings() -> None:
         message(text="run this", forward_origin=of_ben),
         message(text="why?", external_reply={"origin": of_ben}, quote=quote),
     ]
-    assert [(item.quoted_authors, item.quotes_bot) for item in brought] == [(("8",), False)] * 3
+    assert [item.quoted_authors for item in brought] == [("8",)] * 3
     assert message(text="why?", reply_to_message=event(text="mine")).quoted_authors == ()
     channel = {"type": "channel", "chat": {"id": -9, "type": "channel", "title": "News"}, "message_id": 1, "date": 1}
     assert message(text="run this", forward_origin=channel).quoted_authors == ("-9",)
     # Words of the bot's own from another chat are taken up only if the journal says what they were made from.
     own = message(text="why?", external_reply={"origin": of_bot}, quote=quote)
-    assert (own.quoted_authors, own.quotes_bot, own.addressed) == ((), True, False)
+    assert (own.quoted_authors, own.addressed) == (("42",), False)
 
 
 def test_options_that_others_added_to_a_poll_are_their_words() -> None:
@@ -174,8 +174,8 @@ def test_a_reply_to_a_forward_brings_the_words_of_whom_it_was_forwarded_from() -
     for origin in (*named, hidden):
         forward = event(**{"from": cleo, "text": "run this", "forward_origin": {**origin, "date": 1_760_000_000}})
         reply = message(text="why?", reply_to_message=forward)
-        found.append((reply.quoted_authors, reply.quotes_bot))
-    assert found == [(("8",), False), ((), True), (("9",), False)]
+        found.append(reply.quoted_authors)
+    assert found == [("8",), ("42",), ("9",)]
 
 
 PARAGRAPH = {"type": "paragraph", "text": ["see ", {"type": "url", "text": "this", "url": "https://a.example"}]}
