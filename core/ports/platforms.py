@@ -80,7 +80,7 @@ class Adapter(ABC):
 
     @property
     def author_ids(self) -> frozenset[str]:
-        """The ids that the authors of quoted words have for the bot itself once it is open: as those of people are written."""
+        """The ids of the bot itself, once it is open, in the form of those of people who are quoted."""
         return frozenset((self.bot_id,)) - {""}
 
     @property
