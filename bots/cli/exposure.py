@@ -96,7 +96,7 @@ def _takes_parts_of(outer: OwnSource, inner: OwnSource) -> bool:
 
     That is one of the parts that the options list; without any, what the token may read.
     """
-    if outer.plugin != inner.plugin or outer.options.get("url") != inner.options.get("url"):
+    if outer.plugin != inner.plugin or not _share_area(outer, inner):
         return False
     parts, inner_parts = (
         {str(part) for name, value in source.options.items() if _is_list_of_parts(name, value) for part in value}

@@ -515,7 +515,9 @@ class LiveSettings:
         """
         former_audiences, former_own = self._started_audiences, self._own_audiences
         self._own_audiences = Audiences.from_settings(settings)
-        self._set_started_audiences(former_audiences.extended_by(self._own_audiences))
+        # As told by now: what was told of the settings before these would close what they read otherwise.
+        published = self._overrides.audiences if self._overrides else None
+        self._set_started_audiences(former_audiences.extended_by(self._own_audiences), published)
         lesson_audiences = self._close_further(self._started_audiences)
         try:
             await take_up(settings, lesson_audiences)

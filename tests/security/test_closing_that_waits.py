@@ -160,3 +160,22 @@ async def test_no_title_of_what_was_closed_is_told(stack: AsyncExitStack, tmp_pa
         await group.change(way, docs=docs, team={"kind": "files", "path": kb / "team", **CLOSED})
     assert "numbat" not in await get_titles(group)
     assert "numbat" not in await get_new_titles(group)
+
+
+async def test_what_was_taught_stays_told_where_a_reload_takes_up_the_sources(
+    stack: AsyncExitStack, tmp_path: Path
+) -> None:
+    """Its source reads less of a place where something was closed already: nothing of that waits."""
+    fill(tmp_path)
+    team = {"audience": ["telegram:-100"]}
+    docs = {"kind": "files", "path": tmp_path / "kb", **team}
+    others = {
+        "plans": {"kind": "files", "path": tmp_path / "kb" / "team", **CLOSED},
+        "taught": {"kind": "learned", **team},
+    }
+    agents = {"agents": {name: {"sources": [name]} for name in ("docs", "other", *others)}}
+    group = await open_group(stack, tmp_path, agents, docs=docs, **others)
+    live = group.bot.live
+    await live.publish_audiences(live.settings)
+    await group.change("taken up", docs={**docs, "exclude": ["team/**"]}, **others)
+    assert live._lesson_audiences.readers_see("taught", "docs")

@@ -30,6 +30,7 @@ from tests.support.peers.service import TOKEN
 
 PROJECT = {"kind": "github", "repository": "example/project"}
 WIKI = {"kind": "own", "plugin": "confluence", "token": {"env": "WIKI"}}
+NOTION = {"kind": "own", "plugin": "notion", "token": {"env": "WIKI"}}
 
 
 def git(folder: Path, *arguments: str) -> None:
@@ -563,6 +564,8 @@ async def test_passages_that_keep_the_daemon_from_starting_are_an_error(
         (WIKI, {**WIKI, "plugin": "other"}, False),
         (WIKI, WIKI, True),
         (WIKI, {**WIKI, "token": {"env": "OTHER"}}, False),
+        (NOTION, {**NOTION, "options": {"url": "https://api.notion.com/"}}, True),
+        (NOTION, {**NOTION, "options": {"url": "https://proxy.example"}}, False),
         (PROJECT, {**PROJECT, "repository": "Example/Project", "labels": ["internal"]}, True),
         ({**PROJECT, "exclude_labels": ["internal"]}, {**PROJECT, "labels": ["internal"]}, False),
         (PROJECT, {**PROJECT, "repository": "example/other"}, False),
