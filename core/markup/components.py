@@ -80,6 +80,7 @@ _BLOCK_TAGS = frozenset(
     li main nav ol p section summary table tbody td tfoot th thead tr ul
     """.split()  # noqa: SIM905 (one word a line would hide the code)
 )
+_INLINE_TAGS = frozenset("a abbr b em i ins kbd mark small span strong sub sup u".split())  # noqa: SIM905 (as above)
 # What describes a parameter, or a field of a response.
 _FIELD = re.compile(r"(?:Field|Param|Parameter|Property|Prop|Argument)$")
 # What can be a block without others around it.
@@ -484,9 +485,13 @@ class _Rewriter:
         attributes = {key: " ".join(value.split()) for key, value in attributes.items()}
         is_row = self._line.lstrip().startswith("|")
         ends_inline = is_closing and self._inline_names[name] > 0
-        if ends_inline or is_row or not self._ends_line(position) or not (is_closing or self._is_at_start()):
+        begins_text = name in _INLINE_TAGS and not is_closing and not _TAG_OR_END.match(self.text, position)
+        is_inline = ends_inline or is_row or begins_text or not self._ends_line(position)
+        if is_inline or not (is_closing or self._is_at_start()):
             self._inline_names[name] += 0 if attributes.get("end") else -ends_inline if is_closing else 1
-            self._append(html.escape(attributes["text"], quote=False) if attributes.get("end") else "")
+            text = html.escape(attributes["text"], quote=False) if attributes.get("end") else ""
+            # What a line begins with within a tag of HTML begins no block.
+            self._append(text or ("<span>" if begins_text and self._is_at_start() else ""))
             if self._line.strip() == ":" and self._ends_line(position):
                 # A definition that holds nothing else is none.
                 self._line = ""

@@ -113,7 +113,7 @@ _LABELLED: dict[str, BlockKind] = {
 }
 # Tabs of Quarto, which begin with headings.
 _HEADED_TABS = "panel-tabset"
-_BRACKETED_TITLE = re.compile(r"(?<!\{)\[([^\[\]]{1,200})\]")
+_BRACKETED_TITLE = re.compile(r"(?<=[\s}\w])\[([^\[\]]{1,200})\](?!\S)")
 _CODE_GROUPS = frozenset(("code-group", "codegroup"))
 _TABS = re.compile(r"(?:^|-)(?:tabs|playground|sandpack)$")
 _SENTENCE_ENDS = (".", "!", "?", "。", "！", "？")

@@ -31,6 +31,11 @@ _WORD = re.compile(r"\w")
 _COMPONENT = re.compile(r"\s{0,100}<[A-Z]\w{0,100}[ ][^<>]{0,2000}/>\s{0,100}")
 # A command by the tool that begins it, with the value that it is made for.
 _COMMAND = re.compile(r"\b(\w{1,30}):\s{1,100}`(\1 [^`$]{0,200})\$\{(?:props\.)?(\w{1,100})\}([^`$]{0,200})`")
+# What is made of a value by putting another text in place of each that parts it.
+_REPARTED = re.compile(
+    r"\bconst (\w{1,100}) =[^;]{0,500}`([^`$]{0,200})\$\{(?:props\.)?(\w{1,100})"
+    r"\.split\('([^'\n]{1,20})'\)\.join\('([^'\n]{0,50})'\)\}([^`$]{0,200})`;"
+)
 # Code in a list of objects, below what says which it is.
 _PICKED_CODE = re.compile(
     rf"(?s)\{{([^{{}}`]{{1,1000}})\bcode:\s{{1,100}}`((?>(?:[^`\\$]|\\.|\$(?!\{{)){{1,{MAX_STRING_CHARS}}}))`"
@@ -62,6 +67,8 @@ def read_component(source: str, name: str, attributes: str) -> list[str]:
         # Beside a tag, the end of a line is no blank; a line of a string may go on in the next one.
         text = _VALUE.sub(lambda match: f"{{{values.get(match[1], match[1])}}}", _MARGIN.sub(r"\1", text))
         return dedent(text.replace("\\\n", "")).strip("\n").split("\n")
+    for made, before, value, old, new, after in _REPARTED.findall(body):
+        given |= {made: before + given[value].replace(old, new) + after} if value in given else {}
     found = (match for match in _COMMAND.finditer(body) if match[3] in given)
     commands = [f'{match[1]}="{match[2]}{given[match[3]]}{match[4]}"' for match in found]
     return [f"<{name} {' '.join(commands)} />"] if commands else []

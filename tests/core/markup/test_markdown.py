@@ -220,7 +220,7 @@ def test_code_with_attributes_keeps_its_language() -> None:
         ("{ .py .copy title='My file' }", "**My file**\n\n```py"),
         ('py filename="src/__init__.py"', "**`src/__init__.py`**\n\n```py"),
         ("py [a.py] subtitle=b {1}", "**a.py**\n\n```py"),
-        ("py subtitle=b {1} {[2]}", "```py"),
+        ("py subtitle=b {1} /(x)[^(]/", "```py"),
     ],
 )
 def test_the_title_of_code_stands_above_it(info: str, shown: str) -> None:
@@ -751,6 +751,7 @@ def test_what_the_attributes_of_a_component_say_is_shown(component: str, shown: 
         ("<Side on={() => { if (a) { b({ c: { d: [{}] } }) } }}>\nText.\n</Side>", "Text."),
         ("<Box>\n{a.map((b) => ({ c: { d: { e: {} } } }))}\n\nText.\n</Box>", "Text."),
         ("<Box>\n\nUse {{{ .starter }}} here.\n\n</Box>", "Use starter here."),
+        ("<i style={{color: 'red'}}># Out</i><br />\nmore\n\nText", "\\# Out  \nmore\n\nText"),
         ("- <ins style={{background: '#fff'}} className=\"box\" /> white (<code>#fff</code>)", "- white (`#fff`)"),
         (
             "<Box>\n<details>\n<summary>Show</summary>\n```js\n<a>{x}</a>\n```\n</details>\n</Box>",

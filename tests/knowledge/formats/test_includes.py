@@ -43,7 +43,8 @@ export const Rows = ({ rows }) => (
 );
 """
 INSTALL = """export function Install({ pkgs }) {
-  const all = { npm: `npm i ${pkgs}`, bun: `bun add ${pkgs} -d`, deno: `deno add ${toDeno(pkgs)}` };
+  const all = { npm: `npm i ${pkgs}`, bun: `bun add ${pkgs} -d`, deno: `deno add ${toDeno(pkgs)}`, aube: `aube ${named}` };
+  const named = Array.isArray(pkgs) ? pkgs[0] : `@${pkgs.split(' ').join(' @')}.`;
   return <Tabs>{Object.entries(all).map(([name, text]) => <Tab name={name}>{text}</Tab>)}</Tabs>;
 }
 """
@@ -331,7 +332,7 @@ def test_a_text_file_with_directives_includes_others() -> None:
         ("<Loaded />", "<Loaded />"),
         ('<Video title="Talk" />', '<Video title="Talk" />'),
         ("<Rows rows={[1]} />", "<Rows rows={[1]} />"),
-        ('  <Install pkgs="a b" />', '  <Install npm="npm i a b" bun="bun add a b -d" />'),
+        ('  <Install pkgs="a b" />', '  <Install npm="npm i a b" bun="bun add a b -d" aube="aube @a @b." />'),
         ('<Code name="b" />', '````ts title="b.ts"\nlet b = `2`;\nb++;\n````'),
         ("<CodeB />", '````ts title="b.ts"\nlet b = `2`;\nb++;\n````'),
         ('<Code kind="d" />', '<Code kind="d" />'),
