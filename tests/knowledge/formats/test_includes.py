@@ -43,7 +43,8 @@ export const Rows = ({ rows }) => (
 );
 """
 INSTALL = """export function Install({ pkgs }) {
-  const all = { npm: `npm i ${pkgs}`, bun: `bun add ${pkgs} -d`, deno: `deno add ${toDeno(pkgs)}`, aube: `aube ${named}` };
+  const all = { npm: `npm i ${pkgs}`, bun: `bun add ${pkgs} -d`, deno: `deno add ${toDeno(pkgs)}`,
+    aube: `aube ${named}` };
   const named = Array.isArray(pkgs) ? pkgs[0] : `@${pkgs.split(' ').join(' @')}.`;
   return <Tabs>{Object.entries(all).map(([name, text]) => <Tab name={name}>{text}</Tab>)}</Tabs>;
 }
