@@ -46,10 +46,6 @@ _HOW_FIELDS = {
     "full_days",
     "known_hosts",
     "host_keys",
-    "max_file_kb",
-    "max_document_kb",
-    "max_page_kb",
-    "max_total_mb",
 }
 # By these a source leaves out what it would read.
 _GLOB_FIELDS = {"include", "exclude"}

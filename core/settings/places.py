@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import product, starmap
 from pathlib import Path, PurePath
+from typing import Any
 from urllib.parse import urlsplit
 
 from core.settings.connectors import get_default_address
@@ -17,6 +18,7 @@ from core.settings.sources import (
     GitlabSource,
     GitSource,
     LearnedSource,
+    McpSource,
     OwnSource,
     SearchApiSource,
     SourceSettings,
@@ -36,6 +38,9 @@ _WEB = "web"
 _DOMAIN_SIGN = "*."
 # How a domain may begin in the settings of a search engine.
 _SITE = re.compile(r"^(?:\w+://)?(?:\*?\.)?")
+# Around addresses and paths in what a program or plug-in is told, as in `--root=/kb`; and between paths: `/kb:/data`.
+_AROUND_WORDS = re.compile(r"[\s=,;\"']+")
+_BETWEEN_PATHS = ":"
 # Before the number of a project: which of those with a path it is, only their server knows.
 _NUMBER_SIGN = "#"
 
@@ -70,21 +75,45 @@ def find_area(source: SourceSettings, sources: Mapping[str, SourceSettings]) -> 
             return frozenset({place})
         host, path = split_remote(source.url) if isinstance(source, GitSource) else ("", "")
         return _list_repository(host, path) if host else frozenset({f"{source.kind}/{find_address(source)}"})
-    hosts = [host for address in _list_addresses(source) if (host := find_host(address))]
+    words = _list_words(source)
+    hosts = [host for word in words if (host := find_host(word))]
+    paths = {path for word in words for path in _list_paths(word)}
     sites = source.sites if isinstance(source, SearchApiSource) else ()
     domains = {f"{_WEB}/{_DOMAIN_SIGN}{host}" for site in sites if (host := find_host(_SITE.sub("https://", site)))}
     service = "/".join(filter(None, (source.kind, *(str(getattr(source, name, "")) for name in _SERVICE_FIELDS))))
-    # One that names no host may read any that the others of its service name.
-    services = {f"{service}/{host}" for host in hosts} or {service}
-    return frozenset({*(f"{_WEB}/{host}" for host in hosts), *services, *domains})
+    # One that names no host may read any that the others of its service name; so may a program, whatever it names.
+    is_program = isinstance(source, McpSource) and bool(source.command)
+    services = {service} if is_program else {f"{service}/{host}" for host in hosts} or {service}
+    return frozenset({*(f"{_WEB}/{host}" for host in hosts), *services, *domains, *paths})
 
 
-def _list_addresses(source: SourceSettings) -> list[str]:
-    """Return what may be addresses of the web that a source names, or has if it names none."""
-    if not isinstance(source, OwnSource):
+def _list_words(source: SourceSettings) -> list[str]:
+    """Return what may be addresses of the web and paths that a source names, or has if it names none."""
+    if isinstance(source, OwnSource):
+        texts = _iter_texts({"url": get_default_address(source.plugin), **source.options})
+    elif isinstance(source, McpSource):
+        texts = _iter_texts((source.url, source.command, source.arguments))
+    else:
         return [str(getattr(source, name, "")) for name in _HOST_FIELDS]
-    options = {"url": get_default_address(source.plugin), **source.options}
-    return [value for value in options.values() if isinstance(value, str)]
+    return [word for text in texts for word in {text, *_AROUND_WORDS.split(text)}]
+
+
+def _iter_texts(value: Any) -> Iterator[str]:
+    """Yield the texts in what a program or a plug-in is told, however deep they lie."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list | tuple):
+        for each in value.items() if isinstance(value, Mapping) else value:
+            yield from _iter_texts(each)
+
+
+def _list_paths(word: str) -> list[str]:
+    """Return the folders and files of this machine that a word may name: a relative one only if it is there."""
+    word = word.removeprefix("file://")
+    if "://" in word:
+        return []
+    paths = map(os.path.expanduser, {word, *word.split(_BETWEEN_PATHS)})
+    return [os.path.realpath(path) for path in paths if os.path.isabs(path) or os.path.exists(path)]
 
 
 def _find_project(source: GithubSource | GitlabSource) -> frozenset[str]:

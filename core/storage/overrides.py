@@ -395,7 +395,8 @@ class LiveSettings:
         # Those that taught answers were chosen for.
         self._lesson_audiences = self._started_audiences
         self._overrides = overrides
-        self._published = frozenset[str]()
+        # What the daemons tell, and what our own files have told since the sources were last taken up.
+        self._published = self._waiting = frozenset[str]()
         # The sources that the other daemons had when we started; None: not read yet.
         self._known_elsewhere: frozenset[str] | None = None
         self._audiences = self._started_audiences
@@ -448,9 +449,9 @@ class LiveSettings:
             await self.overrides.publish_audiences(Audiences.from_settings(settings).to_json())
             others = map(Audiences.from_json, await self.overrides.list_other_audiences())
             self._known_elsewhere = frozenset(name for other in others for name in other.labels)
-        audiences = Audiences.from_settings(settings).without_removed(
-            {*self._started_audiences.by_source, *self._known_elsewhere}
-        )
+        known = {*self._started_audiences.by_source, *self._known_elsewhere}
+        audiences = Audiences.from_settings(settings).without_removed(known)
+        self._waiting |= {audiences.to_json()}
         # What our own files closed stays closed here, whoever starts later with older ones.
         self._set_started_audiences(self._started_audiences.closed_further(audiences))
         await self.overrides.publish_audiences(audiences.to_json())
@@ -513,8 +514,8 @@ class LiveSettings:
 
         Taught answers that were closed with a source, although they tell nothing of it, are open again afterwards.
         """
-        former_audiences, former_own = self._started_audiences, self._own_audiences
-        self._own_audiences = Audiences.from_settings(settings)
+        former_audiences, former_own, waiting = self._started_audiences, self._own_audiences, self._waiting
+        self._own_audiences, self._waiting = Audiences.from_settings(settings), frozenset()
         # As told by now: what was told of the settings before these would close what they read otherwise.
         published = self._overrides.audiences if self._overrides else None
         self._set_started_audiences(former_audiences.extended_by(self._own_audiences), published)
@@ -522,7 +523,7 @@ class LiveSettings:
         try:
             await take_up(settings, lesson_audiences)
         except BaseException:
-            self._own_audiences = former_own
+            self._own_audiences, self._waiting = former_own, self._waiting | waiting
             # What another reload has closed meanwhile stays closed.
             self._set_started_audiences(former_audiences.closed_further(self._started_audiences))
             raise
@@ -572,7 +573,7 @@ class LiveSettings:
         return self._overrides.once_closed if self._overrides else frozenset()
 
     def _close_further(self, audiences: Audiences) -> Audiences:
-        for closing in map(Audiences.from_json, sorted(self._published)):
+        for closing in map(Audiences.from_json, sorted(self._published | self._waiting)):
             audiences = audiences.closed_further(closing, self._own_audiences)
         return audiences
 

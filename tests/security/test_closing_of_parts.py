@@ -226,7 +226,7 @@ def break_off(peer: DiscoursePeer | WebPeer) -> None:
         peer.failure_mode = "drop"
 
 
-@pytest.mark.parametrize("kind", ["files", "token", "standing"])
+@pytest.mark.parametrize("kind", ["files", "size", "token", "standing"])
 async def test_what_a_newer_file_reads_for_fewer_people_is_not_told(
     stack: AsyncExitStack, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -240,6 +240,10 @@ async def test_what_a_newer_file_reads_for_fewer_people_is_not_told(
     if kind == "files":
         files = {"kind": "files", "path": tmp_path / "kb"}
         before, after = {"docs": {**files, "include": ["docs/**"]}}, {"docs": {**files, **CLOSED}}
+    elif kind == "size":
+        (tmp_path / "kb/team/plan.md").write_text(f"{PLAN}\n\n{'Wombats and quokkas came as well. ' * 200}\n")
+        files = {"kind": "files", "path": tmp_path / "kb"}
+        before, after = {"docs": {**files, "max_file_kb": 4}}, {"docs": {**files, **CLOSED}}
     elif kind == "token":
         talk = take_forum(forum.url())
         before, after = {"docs": talk}, {"docs": {**talk, "token": {"env": "FORUM"}, **CLOSED}}

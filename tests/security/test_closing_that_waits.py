@@ -108,6 +108,37 @@ async def test_a_part_that_moves_to_a_source_that_was_closed_is_not_told(
     assert "numbat" not in await group.ask()
 
 
+@pytest.mark.parametrize("then", ["removed", "opened", "moved"])
+async def test_what_waits_stays_closed_whatever_a_next_reload_says(
+    stack: AsyncExitStack, tmp_path: Path, then: str
+) -> None:
+    """The sources are still those of the start: what the first reload closed of them has not been taken up."""
+    fill(tmp_path)
+    base: dict[str, Any] = {"kind": "files", "path": tmp_path / "kb"}
+    less = {**base, "include": ["docs/**"]}
+    plans = {**base, "include": ["hr/**"], **CLOSED}
+    more = {**base, "include": ["hr/**", "team/**"]}
+    group = await open_group(stack, tmp_path, docs={**base, "include": ["docs/**", "team/**"]}, plans=plans)
+    await group.change("waits", docs=less, plans={**more, **CLOSED})
+    assert "numbat" not in await group.ask()
+    moved = {**base, "path": tmp_path / "other", **CLOSED}
+    next_sources = {"removed": {}, "opened": {"plans": more}, "moved": {"plans": moved}}[then]
+    await group.change("waits", docs=less, **next_sources)
+    assert "numbat" not in await group.ask()
+
+
+async def test_what_waited_is_told_again_once_it_is_taken_up(stack: AsyncExitStack, tmp_path: Path) -> None:
+    fill(tmp_path)
+    base: dict[str, Any] = {"kind": "files", "path": tmp_path / "kb"}
+    group = await open_group(stack, tmp_path, docs=base)
+    newer = {"docs": {**base, "include": ["docs/**"]}, "plans": {**base, "include": ["team/**"], **CLOSED}}
+    await group.change("waits", **newer)
+    assert "docs" not in group.bot.live.audiences.visible_sources(None)
+    await group.change("taken up", **newer)
+    assert "docs" in group.bot.live.audiences.visible_sources(None)
+    assert "numbat" not in await group.ask()
+
+
 @pytest.mark.parametrize("way", WAYS)
 async def test_a_category_that_moves_to_a_closed_source_is_not_told(
     stack: AsyncExitStack, tmp_path: Path, way: Way

@@ -328,6 +328,7 @@ OF_OTHERS = {"env": "OF_OTHERS"}
         (ISSUES, {"skip_authors": ["boss"]}),
         (ISSUES, {"max_comments": 0}),
         (PAGES, {"depth": 0}),
+        (PAGES, {"max_page_kb": 4}),
         (WIKI, {"token": OF_OTHERS}),
         (REPO, {"token": OF_OTHERS}),
     ],

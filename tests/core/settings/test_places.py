@@ -232,12 +232,51 @@ def test_a_place_is_the_same_in_whatever_way_it_is_read(
     docs: dict[str, Any], secret: dict[str, Any], is_same: bool
 ) -> None:
     """What reads less of it now is not told where something of it was closed, until it is taken up."""
+    check_place(docs, secret, is_same=is_same)
+
+
+def check_place(docs: dict[str, Any], secret: dict[str, Any], *, is_same: bool) -> None:
     older = get_audiences(docs={**docs, "path": None})
     narrower = {**docs, "path": None, **narrow(docs)}
-    newer = get_audiences(docs=narrower, secret={**secret, "path": None, "audience": ["telegram:-1"]})
+    newer = get_audiences(docs=narrower, secret={"path": None, **secret, "audience": ["telegram:-1"]})
     closed = older.closed_further(Audiences.from_json(newer.to_json()), older)
     assert ("docs" not in closed.visible_sources(closed.make_asker("telegram", "-9"))) == is_same
     assert bool(newer.closed_inside["docs"]) == is_same
+
+
+TOOL = {"kind": "mcp", "tool": "search"}
+OWN = {"kind": "own", "plugin": "wiki"}
+
+
+@pytest.mark.parametrize(
+    ("docs", "secret", "is_same"),
+    [
+        ({**TOOL, "command": ["npx", "files", "/kb"]}, {"path": "/kb/team"}, True),
+        ({**TOOL, "command": ["files", "--root=/kb/team/open"]}, {"path": "/kb/team"}, True),
+        ({**TOOL, "command": ["docker", "run", "-v", "/kb:/data:ro", "files"]}, {"path": "/kb/team"}, True),
+        ({**TOOL, "command": ["files", "file:///kb"]}, {"kind": "git", "url": "/kb"}, True),
+        ({**TOOL, "command": ["files", '{"root": "/kb"}']}, {"path": "/kb"}, True),
+        ({**TOOL, "command": ["files"], "arguments": {"in": [{"folder": "/kb"}]}}, {"path": "/kb/team"}, True),
+        ({**TOOL, "command": ["files", "tests"]}, {"path": str(Path("tests/core").absolute())}, True),
+        ({**TOOL, "command": ["files", "~/kb"]}, {"path": "~/kb/team"}, True),
+        ({**TOOL, "command": ["files", "/kb"]}, {"path": "/kbteam"}, False),
+        ({**TOOL, "command": ["files", "https://kb.example/kb"]}, {"path": "/kb"}, False),
+        ({**TOOL, "command": ["npx", "remote", "https://wiki.example/mcp"]}, crawl("https://wiki.example/team"), True),
+        ({**TOOL, "command": ["remote", "--url=https://wiki.example"]}, crawl("https://wiki.example/team"), True),
+        ({**TOOL, "command": ["remote", "https://a.example"]}, {**TOOL, "url": "https://b.example"}, True),
+        ({**TOOL, "url": "https://a.example"}, {**TOOL, "url": "https://b.example"}, False),
+        ({**TOOL, "url": "http://127.0.0.1:8000", "arguments": {"folder": "/kb"}}, {"path": "/kb/team"}, True),
+        ({**OWN, "options": {"path": "/kb"}}, {"path": "/kb/team"}, True),
+        ({**OWN, "options": {"urls": ["https://wiki.example/a"]}}, crawl("https://wiki.example/team"), True),
+        ({**OWN, "options": {"spaces": {"https://wiki.example/a": 5}}}, crawl("https://wiki.example/team"), True),
+        (crawl("https://wiki.example/"), {**OWN, "options": {"urls": ["https://wiki.example/a"]}}, True),
+        ({**OWN, "options": {"urls": ["https://a.example"]}}, crawl("https://wiki.example/team"), False),
+    ],
+)
+def test_what_a_program_or_plug_in_is_told_names_places(
+    docs: dict[str, Any], secret: dict[str, Any], is_same: bool
+) -> None:
+    check_place(docs, secret, is_same=is_same)
 
 
 def narrow(source: dict[str, Any]) -> dict[str, Any]:
@@ -247,6 +286,7 @@ def narrow(source: dict[str, Any]) -> dict[str, Any]:
         "search_api": {"topic": "news"},
         "feed": {"max_entries": 1},
         "gitlab": {"exclude_labels": ["internal"]},
+        "mcp": {"results": "public"},
         "own": {"token": {"env": "OF_OTHERS"}},
     }
     return by_kind.get(source["kind"], {"exclude": ["team/"]})
