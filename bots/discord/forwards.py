@@ -23,6 +23,8 @@ Json = Mapping[str, Any]
 MAX_KNOWN_CHANNELS = 2000
 # Discord counts the requests that it refuses: of a channel that the bot may not read, the next one waits so long.
 REFUSED_S = 600.0
+# How many messages are read to find what was forwarded again and again.
+MAX_FORWARDS = 5
 
 
 class ForwardReader:
@@ -45,21 +47,30 @@ class ForwardReader:
         return replace(message, quoted_authors=tuple(authors))
 
     async def _find_origin(self, event: Json) -> str:
+        """Return who wrote what a message forwards, also by way of other forwards of it; "" where nobody can tell."""
+        for _ in range(MAX_FORWARDS):
+            original = await self._read_original(event)
+            if original is None or not get_snapshots(original):
+                return "" if original is None else _get_author(original)
+            event = original
+        return ""
+
+    async def _read_original(self, event: Json) -> Json | None:
         reference = event.get("message_reference")
         if not isinstance(reference, Mapping) or not get_snapshots(event):
-            return ""
+            return None
         channel, message_id = (str(reference.get(name) or "") for name in ("channel_id", "message_id"))
         if time.monotonic() - self._refused_at.get(channel, -REFUSED_S) < REFUSED_S:
-            return ""
+            return None
         try:
-            return _get_author(await self._client.get_message(channel, message_id))
+            return await self._client.get_message(channel, message_id)
         except PlatformUnavailable:
             raise
         except PlatformError as error:
             if isinstance(error, NotAllowed):
                 self._refused_at[channel] = time.monotonic()
             _log.debug("discord.forward_not_read", channel=channel, error=str(error))
-            return ""
+            return None
 
 
 def _get_author(event: Json) -> str:

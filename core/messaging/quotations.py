@@ -43,8 +43,11 @@ async def _get_answer(journal: Journal, message: Message, visible_labels: frozen
     thread, nobody knows what they were made from: where sources are closed, they are left out.
     """
     answer = await journal.get_answer_by_reply(message, visible_labels)
-    may_be_closed = message.quotes_bot and visible_labels is not None and ALL_OPEN not in visible_labels
-    return History([], []) if answer is None and may_be_closed else answer
+    return History([], []) if answer is None and _may_quote_closed(message, visible_labels) else answer
+
+
+def _may_quote_closed(message: Message, visible_labels: frozenset[str] | None) -> bool:
+    return message.quotes_bot and visible_labels is not None and ALL_OPEN not in visible_labels
 
 
 def _truncate(text: str) -> str:
@@ -105,6 +108,9 @@ async def with_history(
         if answer is not None and not answer.turns:
             # The platform shows the answer; the bot does not take it up again.
             raise UsageError(messages_for("").question_unclear)
+        # With the answer, words of a closed one may be quoted, as where somebody shares it in the same thread.
+        if answer is not None and _may_quote_closed(message, visible_labels):
+            return answer.turns[-1].text[:MAX_QUESTION_CHARS], history
         return message.quoted[:MAX_QUESTION_CHARS], history
     quoted = await get_quoted_turns(journal, message, history.turns, visible_labels)
     return text, History([*history.turns, *quoted.turns], [*history.numbers, *quoted.numbers])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from aiogram.types import Update
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from bots.bluesky.client import Identity as BlueskyIdentity
 from bots.bluesky.convert import to_message as to_bluesky_message
@@ -302,6 +302,18 @@ async def test_a_forward_of_a_closed_answer_is_not_told_of_later(tmp_path: Path)
         await receive(bot, forward_on_telegram())
         await bot.deliver(Sender(str(TELEGRAM_CHAT["id"]), "42"), "what does this mean?", bot="901")
         assert "numbat" not in bot.output()
+
+
+async def test_a_closed_answer_quoted_with_an_open_one_is_not_asked(tmp_path: Path) -> None:
+    """Somebody shares it below the open one, and somebody mentions the bot there without a word."""
+    async with opened(tmp_path) as bot:
+        asked = await bot.deliver(Sender("lobby", "carl", platform="http"), "What does the launcher have?")
+        await bot.journal.database.write(update(messages).filter_by(id=asked.id).values(reply_id="r1"))
+        bot.output()
+        await receive(bot, share_over_http(text="", quoted=f"A button.\n\n{TOLD}", quotes_bot=True, reply_to="r1"))
+        output = bot.output()
+        assert "button" in output
+        assert "numbat" not in output
 
 
 async def test_an_edit_into_a_forward_of_a_closed_answer_has_the_words_of_the_bot(tmp_path: Path) -> None:

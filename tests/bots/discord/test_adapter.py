@@ -15,6 +15,7 @@ import pytest
 from bots.common.diagnosis import Scope
 from bots.discord.adapter import DiscordAdapter
 from bots.discord.diagnosis import diagnose
+from bots.discord.forwards import MAX_FORWARDS
 from core.errors import PlatformError
 from core.messaging.feedback.handoff import ASK_ABOUT_THIS
 from core.types import Message
@@ -182,6 +183,25 @@ async def test_a_forward_is_of_who_wrote_it_there(peer: DiscordPeer, make: Make)
     assert found == [(peer.me.id,), (BEA.id,), (), (), (), (peer.me.id,), (BEA.id,), (peer.me.id,)]
     statuses = [call.status for call in peer.get_calls("GET /channels/{}/messages/{}")]
     assert statuses.count(403) == 1, "what was refused is not asked for again"
+
+
+@pytest.mark.parametrize(("depth", "is_known"), [(2, True), (MAX_FORWARDS, True), (MAX_FORWARDS + 1, False)])
+async def test_a_forward_of_forwards_is_of_who_wrote_the_first(
+    peer: DiscordPeer, make: Make, depth: int, is_known: bool
+) -> None:
+    inbox = Inbox()
+    async with listening(peer, make(), inbox.receive):
+        closed, channel_id = peer.channel(), peer.channel()
+        original = await peer.say(closed, "It is numbat.", author=peer.me)
+        for number in range(depth):
+            channel = channel_id if number == depth - 1 else closed
+            reference = {"type": 1, "channel_id": closed, "message_id": original}
+            snapshots = [{"message": {"content": "It is numbat."}}]
+            forward = {"message_reference": reference, "message_snapshots": snapshots}
+            original = await peer.say(channel, "", author=BEA, **forward)
+        await inbox.until_true(lambda: any(item.key.chat == channel_id for item in inbox.messages))
+    [found] = [item for item in inbox.messages if item.key.chat == channel_id]
+    assert found.quoted_authors == ((peer.me.id,) if is_known else ())
 
 
 async def test_a_command_in_the_menu_of_a_forward_is_about_who_wrote_it(peer: DiscordPeer, make: Make) -> None:
